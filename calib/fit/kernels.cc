@@ -1,6 +1,7 @@
 #include "calib/fit/kernels.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -169,6 +170,25 @@ void add_residual(const std::string& name, const std::vector<Point>& points, boo
   p.kernels.push_back(r);
 }
 
+// What products and what memory decides lose beside so many blocks; where both were measured.
+std::vector<Profile::HoldAt> by_blocks(const std::vector<const Run*>& runs,
+                                       const std::map<std::int64_t, double>& alone) {
+  std::map<std::int64_t, std::array<std::vector<double>, 2>> lost;
+  for (const Run* run : runs)
+    for (const Sample& s : run->samples) {
+      if (s.op != "interference" || s.durations.empty()) continue;
+      const std::int64_t victim = parameter(s, "victim");
+      const std::int64_t blocks = parameter(s, "blocks");
+      if (blocks > 0 && alone.count(victim))
+        lost[blocks][victim == 2].push_back(std::max(0.001, 1 - alone.at(victim) / median_ps(s)));
+    }
+  std::vector<Profile::HoldAt> out;
+  for (const auto& [blocks, of] : lost)
+    if (!of[0].empty() && !of[1].empty())
+      out.push_back({static_cast<int>(blocks), analysis::median(of[0]), analysis::median(of[1])});
+  return out;
+}
+
 // How much a communication kernel of NCCL's usual size (16 to 24 blocks) slows products and what
 // memory decides. low = takes most.
 void fit_interference(const std::vector<const Run*>& runs, KernelFit& out) {
@@ -192,6 +212,7 @@ void fit_interference(const std::vector<const Run*>& runs, KernelFit& out) {
   p.interference_basis = Evidence::Measured;
   p.sm_hold = hold(lost[false]);
   if (lost.count(true)) p.memory_hold = hold(lost[true]);
+  p.hold_at = by_blocks(runs, alone);
   out.notes.push_back("interference: a stand-in of 16 to 24 blocks takes " +
                       number("%.0f", 100 * p.sm_hold.mid) + " % of products" +
                       (lost.count(true) ? "" : " (nothing memory-bound was measured)"));

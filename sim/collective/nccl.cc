@@ -73,6 +73,7 @@ Price nccl_collective(const Communicator& c, const Profile& p, Level level, Oper
   nccl::Price found = nccl::price_of(*c.nccl, p, level, op, choice, size);
   Price price;
   price.algorithm = label(choice);
+  price.channels = choice.channels;
   Phase phase;
   phase.latency = found.base;
   price.alone = found.total;

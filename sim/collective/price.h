@@ -32,6 +32,7 @@ struct Price {
   std::int64_t chunk = 0;   // bytes of one message
   Duration hop_latency;     // of one step: NCCL, mean along the ring; Gloo, slowest hop
   std::int64_t pieces = 1;  // of a pipeline
+  int channels = 0;         // NCCL: blocks of its kernel; 0 = not known
   Duration reduce;  // time to sum one message, if on the path; backend tcp: of all ranks at once,
                     // where they share cores
   Duration reduce_alone;  // of one rank that has a core

@@ -106,8 +106,7 @@ Profile read_profile(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.profile/1");
   r.only({"schema", "name", "hardware", "kind", "compute", "memory", "host", "kernels",
-          "transports", "interference", "stragglers", "reduction", "fit", "power",
-          "unknown"});
+          "transports", "interference", "stragglers", "reduction", "fit", "power", "unknown"});
   Profile p;
   p.name = r.at("name").text();
   p.hardware = r.at("hardware").text();
@@ -193,7 +192,13 @@ Profile read_profile(const Json& j, const std::string& file) {
     p.transports.emplace(name, read_transport(t));
   if (r.has("interference")) {
     Reader i = r.at("interference");
-    i.only({"basis", "source", "sm_hold", "memory_hold"});
+    i.only({"basis", "source", "sm_hold", "memory_hold", "by_blocks"});
+    if (i.has("by_blocks"))
+      for (const Reader& h : i.at("by_blocks").items()) {
+        h.only({"blocks", "products", "memory"});
+        p.hold_at.push_back(
+            {h.at("blocks").small(1, 10'000), h.at("products").number(), h.at("memory").number()});
+      }
     if (i.has("memory_hold")) p.memory_hold = read_range(i.at("memory_hold"));
     p.interference_basis = read_basis(i);
     Reader hold = i.at("sm_hold");

@@ -109,6 +109,9 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
                                 : "as in the base profile");
     s["sm_hold"] = range(p.sm_hold);
     if (p.memory_hold) s["memory_hold"] = range(*p.memory_hold);
+    for (const Profile::HoldAt& h : p.hold_at)
+      s["by_blocks"].push_back(
+          {{"blocks", h.blocks}, {"products", h.products}, {"memory", h.memory}});
     j["interference"] = s;
   }
   if (!p.unknown.empty()) j["unknown"] = p.unknown;

@@ -127,6 +127,14 @@ Problem validate(const Profile& p) {
         std::pair{p.memory_hold.value_or(Range{0, 0, 0}), "/interference/memory_hold"}})
     if (!(hold.high <= hold.mid && hold.mid <= hold.low && hold.high >= 0 && hold.low < 1))
       return {path, "0 <= high <= mid <= low < 1 (low takes most)"};
+  for (std::size_t k = 0; k < p.hold_at.size(); ++k) {
+    const Profile::HoldAt& h = p.hold_at[k];
+    const bool rises = k == 0 || (h.blocks > p.hold_at[k - 1].blocks);
+    if (!(rises && h.blocks > 0 && h.products > 0 && h.products < 1 && h.memory > 0 &&
+          h.memory < 1))
+      return {"/interference/by_blocks",
+              "more blocks from one to the next, shares between 0 and 1"};
+  }
   const Range cv = p.rank_cv.value_or(Range{0, 0, 0});
   if (!(0 <= cv.high && cv.high <= cv.mid && cv.mid <= cv.low && cv.low <= 0.5))
     return {"/stragglers/cv", "0 <= high <= mid <= low <= 0.5 (low varies most)"};
@@ -145,6 +153,25 @@ double correction(const std::vector<Knot>& knots, double x) {
       return knots[i - 1].factor + (knots[i].factor - knots[i - 1].factor) * (x - x0) / (x1 - x0);
   }
   return knots.back().factor;
+}
+
+double hold_factor(const Profile& p, int channels, bool memory) {
+  if (p.hold_at.empty() || channels <= 0) return 1;
+  auto at = [&](double blocks) {
+    auto share = [&](const Profile::HoldAt& h) { return memory ? h.memory : h.products; };
+    const Profile::HoldAt* before = &p.hold_at.front();
+    for (const Profile::HoldAt& h : p.hold_at) {
+      if (h.blocks >= blocks) {
+        if (h.blocks == before->blocks) return share(h) * std::min(1.0, blocks / h.blocks);
+        const double part = (blocks - before->blocks) / (h.blocks - before->blocks);
+        return share(*before) + (share(h) - share(*before)) * part;
+      }
+      before = &h;
+    }
+    return share(*before);
+  };
+  constexpr double kSms = 132;  // of the GPUs that it was measured on
+  return at(channels * (p.compute.sms > 0 ? kSms / p.compute.sms : 1)) / at(kUsualBlocks);
 }
 
 }  // namespace ddpsim

@@ -144,6 +144,14 @@ struct Profile {
                 0};  // share of a device's compute rate that a running communication kernel takes
   std::optional<Range>
       memory_hold;  // the same of what memory decides (copies, optimizer); absent = sm_hold
+  // What a communication kernel of so many blocks (NCCL: channels) of 132 SMs takes of products and
+  // of what memory decides; sm_hold and memory_hold are of kUsualBlocks. By blocks; empty = as much
+  // whatever their number.
+  struct HoldAt {
+    int blocks = 0;
+    double products = 0, memory = 0;
+  };
+  std::vector<HoldAt> hold_at;
   std::optional<Range> rank_cv;  // coefficient of variation of the computation of ranks, from step
                                  // to step and from GPU to GPU (low = varies most); absent = alike
   double reduction_bytes_per_s = 0;       // one worker thread, float32; 0 = not limiting
@@ -153,12 +161,16 @@ struct Profile {
   std::vector<std::string>
       fitted_from;  // scenario hashes of the Runs that the fit saw: their predictions are in-sample
   std::vector<std::string> unknown;  // sentences: what of this hardware is not modelled; in answers
-  double step_residual = 0;          // 80 % of the fit's own step predictions were within this fraction of
+  double step_residual = 0;  // 80 % of the fit's own step predictions were within this fraction of
                              // the measured step; 0 = unknown (interval from ranges)
   bool measured() const;     // every section
 };
 
 Problem validate(const Profile& p);
+inline constexpr double kUsualBlocks = 20;
+// What a communication kernel of so many channels takes, as a multiple of what one of kUsualBlocks
+// does. 1 where the profile does not say, or 0 channels are known.
+double hold_factor(const Profile& p, int channels, bool memory);
 // Piecewise linear between knots, constant outside; 1 without knots.
 double correction(const std::vector<Knot>& knots, double x);
 

@@ -112,7 +112,9 @@ struct StepTimes {
   bool waits_after_update = false;
   std::vector<Duration> ready;  // one per arrival, non-decreasing, <= backward
   std::optional<HostTimes> host;
-  double clock = 1;  // share of the device's clock that its power limit leaves (predict/power.h)
+  double products = 1;  // of the device's time, what products, convolutions and attention take; 1 =
+                        // not known
+  double clock = 1;     // share of the device's clock that its power limit leaves (predict/power.h)
   std::vector<LayerDurations> layers;  // of Workload::layers; empty: only the whole is known
   Duration core;    // core time of the whole step; 0 = unknown. Less than its duration where layers
                     // are slept, or wait for a core
@@ -181,8 +183,8 @@ struct Workload {
   Casting casting = Casting::Autocast;  // described, of half precision
   bool channels_last = false;           // described: memory format of images; otherwise NCHW
   Checkpointing checkpointing = Checkpointing::None;  // described: of each repeated block
-  bool fused_attention = false;  // described: scaled_dot_product_attention instead of its parts
-  bool flash2 = false;           // by FlashAttention-2. REQUIRES: fused_attention
+  bool fused_attention = false;     // described: scaled_dot_product_attention instead of its parts
+  bool flash2 = false;              // by FlashAttention-2. REQUIRES: fused_attention
   Compile compile = Compile::None;  // described; compiled.h
   std::optional<MeasuredStep> measured_step;  // its factor is not in `times`
   Bytes gradient_bytes() const;

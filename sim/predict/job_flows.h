@@ -71,6 +71,8 @@ struct JobFlows {
   // Of each class: what computes, and, where it is known apart, what moves memory.
   void make_device_resources(double hold) {
     holds_ = {hold, profile_.memory_hold ? at(*profile_.memory_hold, options_.level) : hold};
+    // Computation is products and what memory decides, in turns.
+    mixed_ = profile_.memory_hold ? program_.products : 1;
     for (std::size_t c = 0; c < classes_.size(); ++c)
       for (std::size_t k = 0; k < device_.size(); ++k) {
         bool shared = k == 1 && !profile_.memory_hold;
@@ -79,6 +81,13 @@ struct JobFlows {
         device_flow_[k].push_back(shared ? device_flow_[0][c]
                                          : graph_.add_flow(std::span(&d, 1), 1, 1));
       }
+  }
+  // What a collective takes of computation (0) and of what memory decides (1).
+  double hold_of(std::size_t k, const Price& price) const {
+    const double memory = holds_[1] * hold_factor(profile_, price.channels, true);
+    if (k == 1) return std::min(memory, kMostHeld);
+    const double products = holds_[0] * hold_factor(profile_, price.channels, false);
+    return std::min(mixed_ * products + (1 - mixed_) * memory, kMostHeld);
   }
   static bool moves_memory(const Op& op) { return op.traffic > 0 || is_update(op.kind); }
 
@@ -215,7 +224,9 @@ struct JobFlows {
       device_;  // products, memory; by class; empty: nothing is held
   std::array<std::vector<engine::FlowId>, 2> device_flow_;
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
+  static constexpr double kMostHeld = 0.6;
   std::array<double, 2> holds_{};
+  double mixed_ = 1;
   std::map<std::tuple<int, int, int, double, double>, engine::FlowId> phase_flows_;
   std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;  // by devices
   std::map<const Communicator*, nccl::Flows> nccl_flows_;

@@ -203,7 +203,7 @@ struct JobLanes : JobCollectives {
       }
       if (!device_[0].empty() && op.lane != Lane::Compute && !pooled)
         for (std::size_t k = 0; k < (profile_.memory_hold ? 2 : 1); ++k)
-          graph_.add_hold(arrive[c], done[c], {device_[k][c], holds_[k]});
+          graph_.add_hold(arrive[c], done[c], {device_[k][c], hold_of(k, price)});
     }
     if (pooled) {
       if (options_.fidelity == Fidelity::Collective)

@@ -375,6 +375,8 @@ LayerTimes layer_times(const Workload& w, const Profile& p, Level level) {
   }
   LayerTimes out;
   if (p.power) out.clock = clock_share(*p.power, step);
+  if (const double clocked = step.clocked_ps / out.clock; clocked + step.memory_ps > 0)
+    out.products = clocked / (clocked + step.memory_ps);
   auto time = [&](const Part& x) {
     const double ps = x.memory + x.clocked / out.clock;
     return Duration{static_cast<std::int64_t>(std::ceil(at_level(ps, p.costs->common, level)))};

@@ -31,7 +31,8 @@ struct LayerTimes {
   // One entry a layer, in order; nullopt where the layer does not say what it computes, or nothing
   // of that kind was measured.
   std::vector<std::optional<LayerTime>> layers;
-  double clock = 1;  // share of the clock that the power limit leaves in such a step
+  double clock = 1;     // share of the clock that the power limit leaves in such a step
+  double products = 1;  // share of the device's time, as StepTimes::products
 };
 // REQUIRES: p.costs, w described.
 LayerTimes layer_times(const Workload& w, const Profile& p, Level level);

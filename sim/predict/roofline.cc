@@ -188,6 +188,7 @@ StepTimes described_times(const Workload& as_written, const Profile& p, Level le
     LayerTimes times = layer_times(w, p, level);
     measured = std::move(times.layers);
     t.clock = times.clock;
+    t.products = times.products;
   }
   t.layers.resize(w.layers.size());
   for (std::size_t i = 0; i < w.layers.size(); ++i) {

@@ -1,6 +1,7 @@
 // How a Program is played: queue order, interference, chains, waits.
 #include <gtest/gtest.h>
 
+#include "sim/io/json_reader.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/lower.h"
 #include "tests/support/support.h"
@@ -77,6 +78,33 @@ TEST(Interference, CommunicationKernelsSlowComputeByTheShareTheyHold) {
   EXPECT_LE(static_cast<double>(held.summary.compute.ps), static_cast<double>(free.ps) / 0.8 + 1e3);
   EXPECT_GT(static_cast<double>(held.summary.backward.ps),
             static_cast<double>(a.w.times.backward.ps) * 1.1);
+}
+
+TEST(Interference, OfFewChannelsIsLess) {
+  Profile p;
+  p.compute.sms = 132;
+  EXPECT_EQ(hold_factor(p, 2, false), 1);
+  p.hold_at = {{2, 0.1, 0.02}, {20, 0.4, 0.2}, {30, 0.5, 0.3}};
+  EXPECT_EQ(hold_factor(p, 0, false), 1);  // not known
+  EXPECT_DOUBLE_EQ(hold_factor(p, 20, false), 1);
+  EXPECT_DOUBLE_EQ(hold_factor(p, 2, false), 0.25);
+  EXPECT_DOUBLE_EQ(hold_factor(p, 2, true), 0.1);
+  EXPECT_DOUBLE_EQ(hold_factor(p, 11, false), 0.25 / 0.4);
+  EXPECT_DOUBLE_EQ(hold_factor(p, 1, false), 0.125);
+  EXPECT_DOUBLE_EQ(hold_factor(p, 64, false), 1.25);
+  p.compute.sms = 66;  // twice as many for each SM
+  EXPECT_DOUBLE_EQ(hold_factor(p, 10, false), 1);
+
+  // Two channels slow a step less than what NCCL takes by itself does.
+  auto slowed = [](const char* most) {
+    Outcome r = test::ddpsim({"predict", "--workload", "bert-large", "--cluster", "hgx-h100",
+                              "--ranks", "8", "--set", "stragglers=false", "--set",
+                              std::string("NCCL_MAX_NCHANNELS=") + most, "--format", "json"});
+    EXPECT_EQ(r.code, 0) << r.err;
+    return io::parse_json(r.out, "answer")["summary"]["slowed_ps"].get<double>() /
+           io::parse_json(r.out, "answer")["summary"]["communication_ps"].get<double>();
+  };
+  EXPECT_LT(slowed("2"), 0.6 * slowed("32"));
 }
 
 TEST(Interference, WhatMemoryDecidesHasAShareOfItsOwn) {
