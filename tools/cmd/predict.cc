@@ -86,7 +86,8 @@ report::Heading heading_of_plan(const Loaded& l) {
     h.plan = fmt::format("{} over {}", strategy::title_of(plan),
                          name_of(backend_of(plan, l.profile.kind)));
     if (system.count)
-      h.plan += fmt::format(", {} {} of weights", system.count(l.workload, plan), system.units);
+      h.plan += fmt::format(", {} {}{}", system.count(l.workload, plan), system.units,
+                            std::string(system.units) == "units" ? " of weights" : "");
     if (!set.empty()) h.plan += ", " + set;
   } else {
     h.plan = fmt::format("plain gradient averaging over {}, {}, {}",
@@ -98,7 +99,9 @@ report::Heading heading_of_plan(const Loaded& l) {
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.plan += ", " + nccl;
   if (l.scenario.input)
     h.plan += fmt::format(", input at {:g} samples/s per rank", l.scenario.input->samples_per_s);
-  if (plan.accumulation_steps > 1)
+  if (plan.system == System::LocalSgd)
+    h.plan += fmt::format(", a step of this answer is a round of {}", plan.accumulation_steps);
+  else if (plan.accumulation_steps > 1)
     h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
   h.captured = l.workload.basis == Basis::Captured;
   if (h.captured) h.device = l.workload.device_name;
