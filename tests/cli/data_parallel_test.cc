@@ -13,7 +13,8 @@ TEST(DataParallelCommand, AnswersInItsOwnWords) {
   };
   expect_answer(asked("predict"),
                 {"PyTorch 2.7 nn.DataParallel over nccl, 9 sums of gradients", "reduce/gradients.",
-                 "broadcast/weights.0", "from source reading", "memory "});
+                 "broadcast/weights.0", "from source reading", "memory ",
+                 "DistributedDataParallel instead of nn.DataParallel"});
   expect_answer(asked("explain"), {"what the step waits for"});
   expect_answer(asked("show program"),
                 {"flatten/weights.0", "scatter/inputs", "gather/outputs", "loss_backward",
