@@ -22,7 +22,7 @@ constexpr Nearest kNearest[] = {
      "workload.casting=autocast)"},
     {"checkpointing",
      "activation checkpointing is the workload's (--set workload.checkpointing=full)"},
-    {"torch_compile",
+    {"compile",
      "compiled models are not modelled; what one GPU was measured to take can be given "
      "(--measured-step 97ms), with --plan pytorch_ddp"},
     {"sync_batch_norm", "it is a knob of pytorch_ddp (--set sync_batch_norm=true)"},

@@ -198,7 +198,7 @@ System read_system(const Reader& r) {
     if (name == other)
       r.fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; it models " +
              known_systems());
-  if (name == "ddp") return System::PytorchDdp;
+  if (lower_case(name) == "ddp" || name == "DistributedDataParallel") return System::PytorchDdp;
   if (name == "fsdp1") return System::Fsdp;
   if (name == "fully_shard") return System::Fsdp2;
   if (name == "hvd") return System::Horovod;

@@ -73,7 +73,8 @@ TEST(ApexCommand, WhatIsNoPlanLeadsToTheNearestThing) {
   const auto asked = [](const char* plan) { return about_plan(plan, "predict", {}, "resnet50"); };
   expect_refusal(asked("powersgd"), "comm_hook=powerSGD");
   expect_refusal(asked("amp"), "workload.precision=bf16");
-  expect_refusal(asked("torch_compile"), "--measured-step");
+  expect_refusal(asked("torch.compile"), "--measured-step");
+  expect_answer(asked("DDP"), {"PyTorch 2.7 DDP over nccl"});
   expect_refusal(asked("activation_checkpointing"), "workload.checkpointing=full");
   expect_refusal(asked("SyncBatchNorm"), "sync_batch_norm=true");
   expect_refusal(asked("MirroredStrategy"), "granularity=flat");

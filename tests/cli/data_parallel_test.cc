@@ -60,10 +60,11 @@ TEST(DdpOptions, AnswerInTheirOwnWords) {
                 {"allreduce/join.notify", "wait/join.source", "allreduce/join.sync"});
   expect_answer(ddp("show program", {"pytorch=2.12", "batched_grad_copy=true"}),
                 {"batched_copy_in/bucket.0", "batched_divide/bucket.0"});
-  expect_answer(ddp("predict", {"optimizer_in_backward=true"}), {"DDP over nccl"});
+  expect_answer(ddp("predict", {"optimizer_in_backward=true", "join=true"}),
+                {", optimizer_in_backward, join"});
   expect_answer(ddp("show program", {"optimizer_in_backward=true"}),
                 {"divide_reduced/bucket.0", "optimizer/bucket.0", "updates_there"});
-  expect_answer(ddp("predict", {"sync_batch_norm=true"}), {"DDP over nccl"});
+  expect_answer(ddp("predict", {"sync_batch_norm=true"}), {", sync_batch_norm"});
   expect_answer(ddp("show program", {"sync_batch_norm=true"}),
                 {"all_gather/sync_bn.52", "wait/sync_bn.0", "allreduce/sync_bn.0"});
   expect_answer({"show", "plan", "pytorch_ddp"},

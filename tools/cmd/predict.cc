@@ -79,6 +79,10 @@ report::Heading heading_of_plan(const Loaded& l) {
     if (plan.gradient_as_bucket_view) h.plan += ", gradient_as_bucket_view";
     if (plan.find_unused_parameters) h.plan += ", find_unused_parameters";
     if (plan.static_graph) h.plan += ", static_graph";
+    if (plan.ddp.batched_grad_copy) h.plan += ", batched_grad_copy";
+    if (plan.ddp.optimizer_in_backward) h.plan += ", optimizer_in_backward";
+    if (plan.ddp.join) h.plan += ", join";
+    if (plan.ddp.sync_batch_norm) h.plan += ", sync_batch_norm";
   } else if (plan.system != System::Averaging) {
     Plan others = plan;  // but what the title says
     others.zero.stage = Plan{}.zero.stage;
