@@ -64,6 +64,9 @@ TEST(DdpOptions, AnswerInTheirOwnWords) {
                 {", optimizer_in_backward, join"});
   expect_answer(ddp("show program", {"optimizer_in_backward=true"}),
                 {"divide_reduced/bucket.0", "optimizer/bucket.0", "updates_there"});
+  expect_answer({"predict", "--workload", "cnn-cpu", "--cluster", "testbed-torch", "--set",
+                 "pytorch=1.13", "--set", "join=true"},
+                {"were never executed"});
   expect_answer(ddp("predict", {"sync_batch_norm=true"}), {", sync_batch_norm"});
   expect_answer(ddp("show program", {"sync_batch_norm=true"}),
                 {"all_gather/sync_bn.52", "wait/sync_bn.0", "allreduce/sync_bn.0"});
