@@ -3,6 +3,7 @@
 
 #include "sim/io/codecs.h"
 #include "sim/io/field_meant.h"
+#include "sim/io/nearest_plan.h"
 #include "sim/strategy/systems.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
@@ -119,8 +120,8 @@ struct ReadField {
   }
   void operator()(std::optional<double>* v) const {
     if (r.json().is_string())
-      r.fail(std::string("is a bare number of ") + knob.unit + ", as in " + framework() +
-             " (for example " + knob.initially + ")");
+      r.fail(std::string("is a bare number") + (*knob.unit ? std::string(" of ") + knob.unit : "") +
+             ", as in " + framework() + " (for example " + knob.initially + ")");
     *v = r.number();
   }
   void operator()(std::vector<double>* list) const {
@@ -185,6 +186,11 @@ int zero_stage_of(const std::string& name) {
   return named ? name[4] - '0' : 0;
 }
 
+// DiLoCo: the outer step as part of the name.
+bool is_diloco(const std::string& name) {
+  return lower_case(name) == "diloco";
+}
+
 System read_system(const Reader& r) {
   std::string name = r.text();
   for (const char* other : {"tensor_parallel", "tensor_parallelism", "pipeline_parallel",
@@ -192,10 +198,15 @@ System read_system(const Reader& r) {
     if (name == other)
       r.fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; it models " +
              known_systems());
-  if (name == "ddp") return System::PytorchDdp;
+  if (lower_case(name) == "ddp" || name == "DistributedDataParallel") return System::PytorchDdp;
   if (name == "fsdp1") return System::Fsdp;
   if (name == "fully_shard") return System::Fsdp2;
   if (name == "hvd") return System::Horovod;
+  if (name == "apex_ddp" || name == "apex-ddp") return System::Apex;
+  if (name == "dp" || name == "DataParallel" || name == "nn.DataParallel")
+    return System::DataParallel;
+  if (lower_case(name) == "localsgd" || name == "local-sgd" || is_diloco(name))
+    return System::LocalSgd;
   if (name == "zero-redundancy" || name == "ZeroRedundancyOptimizer") return System::ZeroRedundancy;
   if (zero_stage_of(name)) return System::Zero;
   std::vector<const char*> names;
@@ -209,6 +220,8 @@ System read_system(const Reader& r) {
     r.fail(
         "Megatron-LM's data parallelism is system \"megatron\"; the distributed optimizer is its "
         "knob use_distributed_optimizer, and Megatron-FSDP is not modelled");
+  if (const char* instead = nearest_plan(lower_case(name)))
+    r.fail("\"" + name.substr(0, 40) + "\" is no plan: " + instead);
   if (is_other_system(lower_case(name)))
     r.fail("\"" + name.substr(0, 40) + "\": " + other_system());
   return static_cast<System>(r.choice(names));
@@ -250,6 +263,11 @@ Plan read_plan(const Reader& r) {
     for (const Reader& n : r.at("unused_parameters").items())
       p.unused_parameters.push_back(n.text());
   read_knobs(r, p);
+  if (p.system == System::LocalSgd && is_diloco(r.at("system").text())) {
+    if (r.has("outer_optimizer") && p.outer_optimizer != OuterOptimizer::Nesterov)
+      r.at("outer_optimizer").fail("DiLoCo's is nesterov; without one it is local_sgd");
+    p.outer_optimizer = OuterOptimizer::Nesterov;
+  }
   if (int stage = p.system == System::Zero ? zero_stage_of(r.at("system").text()) : 0) {
     if (r.has("stage") && p.zero.stage != stage)
       r.at("stage").fail("the plan's system is " + r.at("system").text());

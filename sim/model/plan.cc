@@ -5,14 +5,15 @@
 #include <numeric>
 #include <set>
 
+#include "sim/model/system_checks.h"
 #include "sim/model/wrapping.h"
 
 namespace ddpsim {
 
 const char* name_of(System s) {
-  constexpr std::array<const char*, kSystems> kNames{"pytorch_ddp",     "averaging", "fsdp",
-                                                     "fsdp2",           "horovod",   "zero",
-                                                     "zero_redundancy", "megatron"};
+  constexpr std::array<const char*, kSystems> kNames{
+      "pytorch_ddp",     "averaging", "fsdp", "fsdp2",         "horovod",  "zero",
+      "zero_redundancy", "megatron",  "apex", "data_parallel", "local_sgd"};
   return kNames[static_cast<std::size_t>(s)];
 }
 const char* name_of(Sharding s) {
@@ -33,8 +34,8 @@ const char* name_of(PytorchVersion v) {
   return kNames[static_cast<std::size_t>(v)];
 }
 const char* name_of(CommHook h) {
-  constexpr std::array<const char*, 4> kNames{"none", "allreduce", "fp16_compress",
-                                              "bf16_compress"};
+  constexpr std::array<const char*, 5> kNames{"none", "allreduce", "fp16_compress", "bf16_compress",
+                                              "powerSGD"};
   return kNames[static_cast<std::size_t>(h)];
 }
 
@@ -194,9 +195,11 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
     if (device != DeviceKind::Gpu) return {"/workload", "CUDA graphs are of a GPU"};
     bool whole = p.system == System::PytorchDdp || p.system == System::Averaging;
     if (!whole || p.find_unused_parameters)
-      return {"/workload",
-              "a step with find_unused_parameters, Horovod, FSDP, ZeRO or Megatron-LM is not "
-              "replayed as a CUDA graph: its host decides while it runs (cuda_graphs=false)"};
+      return {
+          "/workload",
+          "a step with find_unused_parameters, Horovod, FSDP, ZeRO, Megatron-LM, Apex, "
+          "nn.DataParallel or local SGD is not replayed as a CUDA graph: its host decides while "
+          "it runs (cuda_graphs=false)"};
   }
   const bool whole = p.system == System::PytorchDdp || p.system == System::ZeroRedundancy ||
                      p.system == System::Averaging || p.system == System::Horovod;
@@ -291,6 +294,14 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
     if (auto problem = check_zero_redundancy(p, w, b)) return problem;
   if (p.system == System::Megatron)
     if (auto problem = check_megatron(p, w, gpus)) return problem;
+  if (p.system == System::Apex)
+    if (auto problem = check_apex(p, w, gpus)) return problem;
+  if (p.system == System::DataParallel)
+    if (auto problem = check_data_parallel(p, device)) return problem;
+  if (p.system == System::LocalSgd)
+    if (auto problem = check_local_sgd(w)) return problem;
+  if (is_on_ddp(p.system))
+    if (auto problem = check_ddp(p, w, device)) return problem;
   if (p.system == System::Horovod) {
     if (b == Backend::Tcp)
       return {"/plan/backend",

@@ -22,9 +22,12 @@ enum class System : std::uint8_t {
   Horovod,
   Zero,
   ZeroRedundancy,
-  Megatron
+  Megatron,
+  Apex,
+  DataParallel,
+  LocalSgd
 };
-inline constexpr int kSystems = 8;
+inline constexpr int kSystems = 11;
 // Gradients in DDP's buckets: what DDP's knobs are of.
 constexpr bool is_on_ddp(System s) {
   return s == System::PytorchDdp || s == System::ZeroRedundancy;
@@ -33,7 +36,9 @@ constexpr bool is_on_ddp(System s) {
 // `tcp_streams` in flight.
 enum class Backend : std::uint8_t { Nccl, Gloo, Tcp };
 enum class PytorchVersion : std::uint8_t { V1_13, V2_0, V2_7, V2_11, V2_12, V2_13 };
-enum class CommHook : std::uint8_t { None, AllReduce, Fp16Compress, Bf16Compress };
+enum class CommHook : std::uint8_t { None, AllReduce, Fp16Compress, Bf16Compress, PowerSgd };
+// Of local SGD, at the end of a round: none averages parameters, Nesterov is DiLoCo's.
+enum class OuterOptimizer : std::uint8_t { None, Nesterov };
 enum class Granularity : std::uint8_t { PerParameter, Flat };
 
 // FullyShardedDataParallel. FullShard: weights are gathered for forward and again for backward;
@@ -149,6 +154,35 @@ struct MegatronPlan {
   bool gradient_accumulation_fusion = true;   // products add to the buffer themselves
 };
 
+// DistributedDataParallel's knobs that its buckets do not depend on.
+struct DdpPlan {
+  std::int64_t matrix_approximation_rank = 1;  // of PowerSGDState (CommHook::PowerSgd)
+  std::int64_t start_powerSGD_iter = 1000;
+  std::optional<double> min_compression_rate;  // default 2
+  bool use_error_feedback = true;
+  bool warm_start = true;
+  bool batched_grad_copy = false;      // 2.12
+  bool optimizer_in_backward = false;  // torch.distributed.optim._apply_optimizer_in_backward
+  bool join = false;                   // steps inside model.join(), while every rank has inputs
+  bool divide_by_initial_world_size = true;  // of join; false: by those that have inputs
+  bool sync_batch_norm = false;              // SyncBatchNorm.convert_sync_batchnorm
+};
+
+// apex.parallel.DistributedDataParallel, of NVIDIA Apex up to May 2025, which removed it.
+struct ApexPlan {
+  std::int64_t message_size = 10'000'000;  // elements
+  bool delay_allreduce = false;
+  std::vector<std::string> allreduce_trigger_params;  // take the place of message_size
+  std::int64_t num_allreduce_streams = 1;             // and communicators
+  bool retain_allreduce_buffers = false;
+  bool allreduce_always_fp32 = false;
+  bool gradient_average = true;
+  std::optional<double> gradient_predivide_factor;  // default 1
+  bool disable_allreduce = false;  // in micro-steps but the last; false: each of them reduces
+};
+// So many buckets are on streams of their own; another is the input pipeline's (kMostStreams).
+inline constexpr std::int64_t kMostApexStreams = 6;
+
 // torch.distributed.optim.ZeroRedundancyOptimizer, beside DDP's knobs.
 struct ZeroRedundancyPlan {
   bool parameters_as_bucket_view = false;
@@ -179,6 +213,7 @@ struct Plan {
   bool static_graph = false;
   bool gradient_as_bucket_view = false;
   CommHook comm_hook = CommHook::None;
+  DdpPlan ddp;
   std::vector<std::string> unused_parameters;
   // averaging
   Granularity granularity = Granularity::PerParameter;
@@ -188,6 +223,9 @@ struct Plan {
   ZeroPlan zero;
   ZeroRedundancyPlan zero_redundancy;
   MegatronPlan megatron;
+  ApexPlan apex;
+  // local_sgd: accumulation_steps are the steps of a round
+  OuterOptimizer outer_optimizer = OuterOptimizer::None;
 };
 
 Backend backend_of(const Plan& plan, DeviceKind device);

@@ -4,6 +4,7 @@
 
 #include "sim/predict/partition.h"
 #include "sim/strategy/bucketing.h"
+#include "sim/strategy/ddp_options.h"
 #include "sim/strategy/knobs.h"
 
 namespace ddpsim::predict {
@@ -85,6 +86,7 @@ BestBuckets best_buckets(PlannedSteps& steps, const Plan& best_plan) {
   const Workload& w = q.workload;
   BestBuckets out;
   if (best_plan.system != System::PytorchDdp || q.scenario.ranks < 2) return out;
+  if (!strategy::plain_buckets(best_plan)) return out;
   std::vector<TensorIndex> order = launch_order(w, best_plan);
   for (TensorIndex t : order)
     if (w.tensors[t].dtype != w.tensors[order.front()].dtype) {

@@ -11,6 +11,7 @@
 #include "sim/predict/partition.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/bucketing.h"
+#include "sim/strategy/ddp_options.h"
 #include "sim/strategy/lower.h"
 
 namespace ddpsim::predict {
@@ -202,7 +203,9 @@ Duration least_time(const collective::Communicator& c, const Profile& p, std::in
 }
 
 std::optional<Bound> lower_bound(const Question& q, const Options& given) {
-  if (q.scenario.plan.system != System::PytorchDdp || q.scenario.ranks < 2) return {};
+  const Plan& plan = q.scenario.plan;
+  if (plan.system != System::PytorchDdp || q.scenario.ranks < 2) return {};
+  if (!strategy::plain_buckets(plan)) return {};
   Communicators own;
   Options options = given;
   if (!options.known) options.known = &own;

@@ -83,11 +83,17 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
     for (auto p : {nccl::check_nodes(q.fabric, devices),
                    nccl::check_peers(q.fabric, devices, parsed.settings)})
       if (p) return p;
-  if (strategy::record_of(plan.system).shards && devices.size() > 1 &&
-      q.profile.compute.capability == 0)
-    return {"/plan/system",
-            "profile \"" + q.profile.name +
-                "\" names no compute capability, so what NCCL does for an all-gather is not known"};
+  const strategy::SystemRecord& system = strategy::record_of(plan.system);
+  std::vector<Operation> needed{Operation::AllReduce, Operation::Broadcast};
+  if (system.operations) needed = system.operations(plan);
+  for (Operation o : needed)
+    if (o != Operation::AllReduce && o != Operation::Broadcast && devices.size() > 1 &&
+        q.profile.compute.capability == 0)
+      return {"/plan/system",
+              "profile \"" + q.profile.name +
+                  "\" names no compute capability, so what NCCL does for " +
+                  (o == Operation::AllGather ? "an all-gather" : "such a collective") +
+                  " is not known"};
   if (plan.environment.empty() || devices.size() < 2) return {};
   if (q.profile.compute.capability == 0)
     return {"/plan/environment",
@@ -98,9 +104,6 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   job.ranks = static_cast<int>(devices.size());
   job.rank_order = devices;
   Communicators own;
-  const strategy::SystemRecord& system = strategy::record_of(plan.system);
-  std::vector<Operation> needed{Operation::AllReduce, Operation::Broadcast};
-  if (system.operations) needed = system.operations(plan);
   Program program;
   program.backend = Backend::Nccl;
   if (system.groups)

@@ -74,6 +74,9 @@ void try_plan(const Question& q, Attempts& a) {
     a.plan("DistributedDataParallel instead of plain averaging",
            "--plan pytorch_ddp, without averaging's flags",
            [](Scenario& s) { s.plan.system = System::PytorchDdp; });
+  } else if (plan.system == System::DataParallel) {
+    a.plan("DistributedDataParallel instead of nn.DataParallel", "--plan pytorch_ddp",
+           [](Scenario& s) { s.plan.system = System::PytorchDdp; });
   }
   bool choices = plan.system != System::PytorchDdp && plan.system != System::Averaging;
   if (choices && !a.options().program) try_choices(plan, a);

@@ -20,8 +20,10 @@
 #include "sim/predict/memory.h"
 #include "sim/predict/message_range.h"
 #include "sim/predict/roofline.h"
+#include "sim/strategy/data_parallel.h"
 #include "sim/strategy/fsdp.h"
 #include "sim/strategy/knobs.h"
+#include "sim/strategy/power_sgd.h"
 #include "sim/strategy/systems.h"
 #include "sim/strategy/zero.h"
 
@@ -267,15 +269,32 @@ Duration mean(const std::vector<Duration>& steps) {
   return {sum.ps / static_cast<std::int64_t>(steps.size())};
 }
 
+// A round of local SGD updates once a batch.
+StepTimes of_round(const Plan& plan, StepTimes t) {
+  if (plan.system != System::LocalSgd) return t;
+  t.optimizer = t.optimizer * plan.accumulation_steps;
+  if (t.host) t.host->optimizer = t.host->optimizer * plan.accumulation_steps;
+  return t;
+}
+
+// Of nn.DataParallel: the loss of the other replicas' samples, which the master computes.
+Duration loss_of_others(const Question& q, const StepTimes& t) {
+  Duration sum;
+  if (q.scenario.plan.system != System::DataParallel || t.layers.empty()) return sum;
+  for (std::size_t l = strategy::first_loss_layer(q.workload); l < t.layers.size(); ++l)
+    sum += (t.layers[l].forward + t.layers[l].backward) * (q.scenario.ranks - 1);
+  return sum;
+}
+
 // On the fastest rank.
 Duration single_rank_step(const Question& q, const StepTimes& t) {
   bool all_named = static_cast<int>(q.scenario.slow_ranks.size()) == q.scenario.ranks;
   double fastest = all_named ? 1e300 : 1;
   for (const auto& [rank, factor] : q.scenario.slow_ranks) fastest = std::min(fastest, factor);
   const int micro_steps = q.scenario.plan.accumulation_steps;
-  if (!q.scenario.input) return one_rank_step(t, micro_steps, fastest);
+  StepTimes fed = of_round(q.scenario.plan, t);
+  if (!q.scenario.input) return one_rank_step(fed, micro_steps, fastest);
   const strategy::BatchTimes batch = batch_times(q);
-  StepTimes fed = t;
   fed.forward += scale(batch.copied, 1 / fastest);
   return std::max(one_rank_step(fed, micro_steps, fastest), batch.made * micro_steps);
 }
@@ -435,9 +454,20 @@ Problem check(const Question& q, Communicators* known) {
     if (auto p = check_nccl(job.plan, q, job.rank_order, known)) return {path + p.path, p.message};
   }
   if (auto p = topology::check_reachable(q.fabric, devices_of(q.scenario))) return p;
+  if (strategy::record_of(q.scenario.plan.system).one_process) {
+    const int per_host = q.fabric.cluster().devices_per_host;
+    const std::vector<int> devices = devices_of(q.scenario);
+    for (int d : devices)
+      if (d / per_host != devices.front() / per_host)
+        return {"/ranks", std::string(strategy::record_of(q.scenario.plan.system).title) +
+                              " is one process, which has the GPUs of one host: at most " +
+                              std::to_string(per_host) +
+                              " ranks here (pytorch_ddp trains on several hosts)"};
+  }
   if (auto* problem_of = strategy::record_of(q.scenario.plan.system).check)
     if (auto p = problem_of(q.scenario.plan, q.scenario.ranks, q.fabric.cluster().devices_per_host))
       return p;
+  if (auto p = strategy::check_power_sgd(q.scenario.plan, q.workload, q.profile.kind)) return p;
   if (auto p = strategy::check_quantised(q.scenario.plan, q.workload, q.scenario.ranks)) return p;
   if (auto p = check_host_memory(q)) return p;
   return check_nccl(q.scenario.plan, q, devices_of(q.scenario), known);
@@ -553,10 +583,10 @@ Prediction predict(const Question& q, const Options& given) {
   double slowest = 1;
   if (auto it = q.scenario.slow_ranks.find(out.summary.actor); it != q.scenario.slow_ranks.end())
     slowest = it->second;
-  Duration undisturbed =
-      scale((r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps +
-                r.times.optimizer + r.times.loop,
-            slowest);
+  Duration undisturbed = scale((r.times.forward + r.times.backward + loss_of_others(q, r.times)) *
+                                       q.scenario.plan.accumulation_steps +
+                                   of_round(q.scenario.plan, r.times).optimizer + r.times.loop,
+                               slowest);
   out.clock = r.times.clock;
   const Duration computed = out.summary.forward + out.summary.backward + out.summary.optimizer;
   const double straggle = straggling(q.profile, q.scenario, Level::Mid);

@@ -8,6 +8,8 @@
 #include <algorithm>
 
 #include "sim/strategy/bucketing.h"
+#include "sim/strategy/ddp_options.h"
+#include "sim/strategy/power_sgd.h"
 
 namespace ddpsim::strategy {
 namespace {
@@ -73,7 +75,8 @@ class DdpLowering {
         unused_(unused_tensors(w_, plan)),
         timeline_(backward_timeline(timed, unused_)),
         groups_(buffer_groups(w_)),
-        memory_(w_) {
+        memory_(w_),
+        norms_(w_, times_, timed.ranks, behaviour(plan.pytorch).blocking_on_current_stream) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
     any_unused_ = std::find(unused_.begin(), unused_.end(), true) != unused_.end();
   }
@@ -82,7 +85,9 @@ class DdpLowering {
     program_ = empty_program(timed_, plan_);
     // Gradients are views of the buckets, or beside them.
     program_.resident = resident(w_, !set_to_none_ && !plan_.gradient_as_bucket_view);
-    of(program_.resident, Holds::Buckets) = gradient_bytes();
+    of(program_.resident, Holds::Buckets) = gradient_bytes() + power_sgd_bytes(w_, plan_);
+    if (timed_.device == DeviceKind::Gpu && power_sgd()) program_.streams = {"powersgd"};
+    if (plan_.ddp.optimizer_in_backward) program_.streams = {"optimizer"};
     program_.activations_known = memory_.known();
     bool all = steps == Steps::All;
     auto initial = initial_buckets(w_, plan_);
@@ -104,17 +109,20 @@ class DdpLowering {
 
   std::int64_t bytes_of(TensorIndex t) const { return program_.tensor_bytes[t]; }
   std::int64_t gradient_bytes() const { return w_.gradient_bytes().count; }
+  bool power_sgd() const { return plan_.comm_hook == CommHook::PowerSgd; }
   bool finds_unused() const { return plan_.find_unused_parameters && !plan_.static_graph; }
 
   StepProgram step(StepKind kind, Life life, const std::vector<std::vector<TensorIndex>>& buckets) {
     StepBuilder b(program_, kind, w_, memory_);
     b.set_graphed(w_.cuda_graphs && life == Life::Steady);
+    life_ = life;
     set_buckets(b, buckets);
     b_ = &b;
-    life_ = life;
     if (!set_to_none_ && life != Life::First) zero_gradients(b, w_, plan_);
+    if (plan_.ddp.join) notified_ = join_notify(b);
     if (life == Life::Rebuild) rebuild();
     if (plan_.broadcast_buffers && !groups_.empty()) broadcast_buffers();
+    if (plan_.ddp.join) join_announce(b);
     for (int m = 0; m < plan_.accumulation_steps; ++m) micro_step(m);
     b.set_micro(-1);
     finalize();
@@ -136,6 +144,9 @@ class DdpLowering {
         elements += w_.tensors[t].elements();
       }
       bucket.wire_bytes.count = half ? 2 * elements : bucket.bytes.count;
+      if (compresses())
+        bucket.wire_bytes.count =
+            element_size(bucket.dtype) * power_sgd_parts(w_, bucket.tensors, plan_.ddp).wire();
       b.step.buckets.push_back(std::move(bucket));
     }
   }
@@ -150,7 +161,11 @@ class DdpLowering {
     }
   }
 
+  // PowerSGD, in steps behind those that it reduces as they are.
+  bool compresses() const { return power_sgd() && life_ == Life::Steady; }
+
   void broadcast_buffers() {
+    if (plan_.ddp.join) join_find_source(*b_);
     std::vector<std::uint32_t> flying(groups_.size(), kNoOp);
     std::size_t finished = 0;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -160,6 +175,7 @@ class DdpLowering {
       b_->main(kFlattenBuffers, static_cast<std::uint32_t>(g), bytes, {.traffic = 2 * bytes});
       flying[g] = b_->collective(kBufferBroadcast, static_cast<std::uint32_t>(g), bytes,
                                  type_of_bytes(bytes));
+      if (plan_.ddp.join) b_->step.ops[flying[g]].root = timed_.ranks - 1;
     }
     for (; finished < groups_.size(); ++finished) finish_broadcast(finished, flying[finished]);
   }
@@ -187,12 +203,16 @@ class DdpLowering {
   void micro_step(int m) {
     bool last = m + 1 == plan_.accumulation_steps;
     if (plan_.accumulation_steps > 1) b_->set_micro(m);
-    b_->forward(times_);
+    if (plan_.ddp.sync_batch_norm)
+      norms_.forward(*b_);
+    else
+      b_->forward(times_);
     if (last && finds_unused()) b_->host(kFindUnused, Cost::Traverse);
     bool accumulates = m > 0 || (!set_to_none_ && life_ != Life::First);
     if (last) begin_reduction();
     for (const Segment& s : timeline_.segments) {
       b_->host_time(s.host);
+      if (plan_.ddp.sync_batch_norm) norms_.backward(*b_, s.tensor);
       if (s.device.ps > 0) b_->main(kBackward, s.tensor, 0, {.duration = s.device});
       b_->gradient(s.tensor, !accumulates && !plan_.gradient_as_bucket_view);
       if (accumulates)
@@ -228,6 +248,7 @@ class DdpLowering {
         mark_ready(u);
       }
     }
+    if (!hooked_ && !plan_.ddp.divide_by_initial_world_size) join_count(*b_, notified_);
     hooked_ = true;
     copy_in(t);
     mark_ready(t);
@@ -236,6 +257,7 @@ class DdpLowering {
   // mul_out(bucket_view, grad, 1 / world): read S, write S, one kernel; zero_() of an unused
   // gradient's view: write S.
   void copy_in(TensorIndex t) {
+    if (plan_.ddp.batched_grad_copy && !unused_[t]) return;  // with its bucket
     std::int64_t s = bytes_of(t);
     b_->main(kCopyIn, t, s, {.traffic = unused_[t] ? s : 2 * s, .hooks = 1});
   }
@@ -250,6 +272,13 @@ class DdpLowering {
     const Bucket bucket = b_->step.buckets[k];
     auto subject = static_cast<std::uint32_t>(k);
     std::int64_t s = bucket.bytes.count;
+    if (plan_.ddp.batched_grad_copy)
+      copy_in_batched(*b_, subject, w_, plan_.comm_hook == CommHook::None);
+    if (compresses()) {
+      reduced_[k] = reduce_by_power_sgd(
+          *b_, subject, power_sgd_parts(w_, bucket.tensors, plan_.ddp), plan_.ddp, stream(0));
+      return;
+    }
     bool half = bucket.wire_bytes.count != s;
     // Compression: cast (read S, write S/2), divide (read and write S/2); back: read S/2, write S.
     if (half)
@@ -262,6 +291,8 @@ class DdpLowering {
     if (half)
       reduced_[k] = b_->callback(kDecompress, subject, s, {.traffic = s + bucket.wire_bytes.count},
                                  reduced_[k]);
+    if (plan_.ddp.optimizer_in_backward)
+      reduced_[k] = update_in_backward(*b_, subject, reduced_[k], w_, stream(0));
   }
 
   void all_reduce_bitmap() {
@@ -281,7 +312,8 @@ class DdpLowering {
     StepBuilder& b = *b_;
     if ((finds_unused() || delayed()) && any_unused_) b.wait(kUnusedWait, kNoSubject, bitmap_);
     for (std::size_t k = 0; k < reduced_.size(); ++k) {
-      std::uint32_t done = reduced_[k];
+      // Gradients that were used in backward are copied out as they are.
+      std::uint32_t done = plan_.ddp.optimizer_in_backward ? kNoOp : reduced_[k];
       if (!b.gpu()) b.wait(kBucketWait, static_cast<std::uint32_t>(k), done);
       bool awaited = false;
       if (!plan_.gradient_as_bucket_view) {
@@ -295,6 +327,7 @@ class DdpLowering {
       }
       if (!awaited) b.before_next_main(done);
     }
+    if (plan_.ddp.optimizer_in_backward) await_update(b, reduced_.back());
     update_(b);
   }
 
@@ -310,6 +343,7 @@ class DdpLowering {
   bool any_unused_ = false;
   Program program_;
   const ModelMemory memory_;
+  const SyncedNorms norms_;
   // of the step being built
   StepBuilder* b_ = nullptr;
   Life life_ = Life::First;
@@ -317,6 +351,7 @@ class DdpLowering {
   std::vector<std::size_t> pending_;
   std::size_t next_ = 0;
   bool hooked_ = false;
+  std::uint32_t notified_ = kNoOp;  // join's
   std::vector<std::uint32_t> reduced_;
   std::uint32_t bitmap_ = kNoOp;
 };
@@ -324,7 +359,13 @@ class DdpLowering {
 }  // namespace
 
 std::span<const OpWord> ddp_words() {
-  return kDdpWords;
+  static const std::vector<OpWord> words = [] {
+    std::vector<OpWord> all(std::begin(kDdpWords), std::end(kDdpWords));
+    for (std::span<const OpWord> more : {power_sgd_words(), ddp_option_words()})
+      all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
+  return words;
 }
 
 Program lower_on_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps,
@@ -333,7 +374,9 @@ Program lower_on_ddp(const TimedWorkload& workload, const Plan& plan, Steps step
 }
 
 Program lower_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps) {
-  return lower_on_ddp(workload, plan, steps, [&](StepBuilder& b) { b.update(workload.times); });
+  return lower_on_ddp(workload, plan, steps, [&](StepBuilder& b) {
+    plan.ddp.optimizer_in_backward ? b.end_update() : b.update(workload.times);
+  });
 }
 
 }  // namespace ddpsim::strategy

@@ -75,6 +75,17 @@ Program lower_zero_redundancy(const TimedWorkload& workload, const Plan& plan,
 // backward and gathers nothing. REQUIRES: with overlap_param_gather, workload.times.layers.
 Program lower_megatron(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
+// NVIDIA Apex's DistributedDataParallel. The first step records the order of gradients and reduces
+// after backward.
+Program lower_apex(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
+
+// PyTorch nn.DataParallel: one process on one host. REQUIRES: ranks are devices of one host.
+Program lower_data_parallel(const TimedWorkload& workload, const Plan& plan,
+                            Steps steps = Steps::All);
+
+// Local SGD and DiLoCo: a step is a round, of accumulation_steps batches with an update each.
+Program lower_local_sgd(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
+
 // Everything before the steps: names, sizes, threads.
 Program empty_program(const TimedWorkload& workload, const Plan& plan);
 

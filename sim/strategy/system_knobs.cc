@@ -10,7 +10,7 @@ namespace {
 // ---- fields. A choice's `get` is -1 where the plan leaves the knob at its default.
 
 Field system_of_hook(Plan&) {
-  return Choice{{"none", "allreduce", "fp16_compress", "bf16_compress"},
+  return Choice{{"none", "allreduce", "fp16_compress", "bf16_compress", "powerSGD"},
                 [](const Plan& p) { return static_cast<int>(p.comm_hook); },
                 [](Plan& p, int k) { p.comm_hook = static_cast<CommHook>(k); }};
 }
@@ -104,7 +104,34 @@ std::span<const KnobRecord> ddp_knobs() {
       {"gradient_as_bucket_view", "", "false", "gradients are views of buckets: no copy out", false,
        [](Plan& p) { return Field(&p.gradient_as_bucket_view); }},
       {"comm_hook", "", "none", "what takes the place of a bucket's all-reduce", false,
-       system_of_hook}};
+       system_of_hook},
+      {"matrix_approximation_rank", "columns", "1", "powerSGD: of the matrices that are sent",
+       false, [](Plan& p) { return Field(&p.ddp.matrix_approximation_rank); }},
+      {"start_powerSGD_iter", "steps", "1000",
+       "powerSGD: steps before it compresses; a prediction is of one after them", false,
+       [](Plan& p) { return Field(&p.ddp.start_powerSGD_iter); }},
+      {"min_compression_rate", "", "2",
+       "powerSGD: parameters are sent whole that would not become smaller by more than this", false,
+       [](Plan& p) { return Field(&p.ddp.min_compression_rate); }},
+      {"use_error_feedback", "", "true",
+       "powerSGD: what compression lost is added to the next step's gradients", false,
+       [](Plan& p) { return Field(&p.ddp.use_error_feedback); }},
+      {"warm_start", "", "true", "powerSGD: matrices begin where the step before left them", false,
+       [](Plan& p) { return Field(&p.ddp.warm_start); }},
+      {"batched_grad_copy", "", "false",
+       "2.12: gradients are copied into a bucket together, when it is complete", false,
+       [](Plan& p) { return Field(&p.ddp.batched_grad_copy); }},
+      {"optimizer_in_backward", "", "false",
+       "_apply_optimizer_in_backward: parameters are updated when their bucket is reduced", false,
+       [](Plan& p) { return Field(&p.ddp.optimizer_in_backward); }},
+      {"join", "", "false", "inside model.join(), while every rank has inputs", false,
+       [](Plan& p) { return Field(&p.ddp.join); }},
+      {"divide_by_initial_world_size", "", "true",
+       "join: false: gradients are divided by the ranks that have inputs, which the host waits for",
+       false, [](Plan& p) { return Field(&p.ddp.divide_by_initial_world_size); }},
+      {"sync_batch_norm", "", "false",
+       "SyncBatchNorm: statistics of every batch norm are of all ranks", false,
+       [](Plan& p) { return Field(&p.ddp.sync_batch_norm); }}};
   return knobs;
 }
 

@@ -15,5 +15,8 @@ std::span<const KnobRecord> horovod_knobs();
 std::span<const KnobRecord> zero_knobs();
 std::span<const KnobRecord> megatron_knobs();
 std::span<const KnobRecord> zero_redundancy_knobs();
+std::span<const KnobRecord> apex_knobs();
+std::span<const KnobRecord> local_sgd_knobs();
+std::span<const KnobRecord> data_parallel_knobs();  // it has none
 
 }  // namespace ddpsim::strategy

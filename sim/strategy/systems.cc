@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "sim/strategy/apex.h"
 #include "sim/strategy/bucketing.h"
+#include "sim/strategy/data_parallel.h"
 #include "sim/strategy/fsdp.h"
 #include "sim/strategy/system_knobs.h"
 #include "sim/strategy/zero.h"
@@ -13,6 +15,12 @@ namespace {
 
 std::vector<Operation> sharding_operations(const Plan&) {
   return {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
+}
+
+std::vector<Operation> ddp_operations(const Plan& p) {
+  std::vector<Operation> out{Operation::AllReduce, Operation::Broadcast};
+  if (p.ddp.sync_batch_norm) out.push_back(Operation::AllGather);
+  return out;
 }
 
 constexpr const char* kExecuted =
@@ -33,7 +41,8 @@ const SystemRecord kSystemRecords[] = {
      ddp_knobs(),
      lower_ddp,
      [](const Workload& w, const Plan& p) { return steady_buckets(w, p).size(); },
-     {{"gradient_as_bucket_view", "true"}, {"comm_hook", "bf16_compress"}}},
+     {{"gradient_as_bucket_view", "true"}, {"comm_hook", "bf16_compress"}},
+     ddp_operations},
     {System::Averaging, "averaging", "plain gradient averaging", "averaging", "all-reduces",
      "all_reduce of each gradient (or of one flat copy) after backward", kExecuted, "", false,
      averaging_words(), averaging_knobs(), lower_averaging,
@@ -122,7 +131,8 @@ const SystemRecord kSystemRecords[] = {
      zero_redundancy_knobs(),
      lower_zero_redundancy,
      [](const Workload& w, const Plan& p) { return steady_buckets(w, p).size(); },
-     {{"parameters_as_bucket_view", "true"}}},
+     {{"parameters_as_bucket_view", "true"}},
+     ddp_operations},
     {System::Megatron,
      "megatron",
      "Megatron-LM",
@@ -138,7 +148,66 @@ const SystemRecord kSystemRecords[] = {
      lower_megatron,
      nullptr,
      {{"use_distributed_optimizer", "true"}, {"overlap_grad_reduce", "true"}},
-     sharding_operations}};
+     sharding_operations},
+    {System::Apex,
+     "apex",
+     "NVIDIA Apex DDP",
+     "Apex DDP",
+     "buckets",
+     "apex.parallel.DistributedDataParallel: buckets by elements, flattened and all-reduced on "
+     "streams of their own",
+     "schedules recorded of Apex of May 2025 on CPUs; never executed",
+     "schedule equal to that of Apex's own code (May 2025), recorded without a GPU; its times were "
+     "never executed",
+     false,
+     apex_words(),
+     apex_knobs(),
+     lower_apex,
+     [](const Workload& w, const Plan& p) {
+       return (p.apex.delay_allreduce ? apex_fallback(w, p) : apex_buckets(w, p)).size();
+     },
+     {{"num_allreduce_streams", "2"}, {"delay_allreduce", "true"}}},
+    {System::DataParallel,
+     "data_parallel",
+     "PyTorch nn.DataParallel",
+     "nn.DataParallel",
+     "sums of gradients",
+     "torch.nn.DataParallel: one process, weights broadcast before each forward, gradients summed "
+     "on "
+     "the first GPU after backward",
+     "schedule from source reading (1.13, 2.7), not executed",
+     "schedule from source reading (PyTorch 1.13 and 2.7), not executed",
+     true,
+     data_parallel_words(),
+     data_parallel_knobs(),
+     lower_data_parallel,
+     [](const Workload& w, const Plan&) { return coalesced_groups(w.tensors).size(); },
+     {},
+     [](const Plan&) {
+       return std::vector<Operation>{Operation::Broadcast, Operation::Reduce};
+     },
+     nullptr,
+     nullptr,
+     true},
+    {System::LocalSgd,
+     "local_sgd",
+     "local SGD",
+     "local SGD",
+     "all-reduces",
+     "ranks train alone for accumulation_steps batches, then average weights, or take DiLoCo's "
+     "outer "
+     "step",
+     "averaging recorded of PyTorch 1.13 on CPUs; DiLoCo from source reading (torchft, 2025); "
+     "never "
+     "executed",
+     "averaging equal to a recording of PyTorch 1.13 on CPUs, DiLoCo from source reading (torchft, "
+     "2025); never executed. A step is a round",
+     false,
+     local_sgd_words(),
+     local_sgd_knobs(),
+     lower_local_sgd,
+     nullptr,
+     {{"outer_optimizer", "nesterov"}}}};
 
 }  // namespace
 

@@ -66,6 +66,7 @@ struct SystemRecord {
   std::vector<Operation> (*operations)(const Plan&) = nullptr;
   std::vector<RankGroups> (*groups)(const Plan&, int ranks, int per_host) = nullptr;
   Problem (*check)(const Plan&, int ranks, int per_host) = nullptr;
+  bool one_process = false;  // all of its devices are of one host
 };
 
 std::span<const SystemRecord> systems();

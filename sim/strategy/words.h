@@ -74,6 +74,9 @@ std::span<const OpWord> horovod_words();
 std::span<const OpWord> zero_words();
 std::span<const OpWord> zero_redundancy_words();
 std::span<const OpWord> megatron_words();
+std::span<const OpWord> apex_words();
+std::span<const OpWord> data_parallel_words();
+std::span<const OpWord> local_sgd_words();
 
 // Of all systems.
 const std::vector<OpWord>& all_words();

@@ -79,6 +79,10 @@ report::Heading heading_of_plan(const Loaded& l) {
     if (plan.gradient_as_bucket_view) h.plan += ", gradient_as_bucket_view";
     if (plan.find_unused_parameters) h.plan += ", find_unused_parameters";
     if (plan.static_graph) h.plan += ", static_graph";
+    if (plan.ddp.batched_grad_copy) h.plan += ", batched_grad_copy";
+    if (plan.ddp.optimizer_in_backward) h.plan += ", optimizer_in_backward";
+    if (plan.ddp.join) h.plan += ", join";
+    if (plan.ddp.sync_batch_norm) h.plan += ", sync_batch_norm";
   } else if (plan.system != System::Averaging) {
     Plan others = plan;  // but what the title says
     others.zero.stage = Plan{}.zero.stage;
@@ -86,7 +90,8 @@ report::Heading heading_of_plan(const Loaded& l) {
     h.plan = fmt::format("{} over {}", strategy::title_of(plan),
                          name_of(backend_of(plan, l.profile.kind)));
     if (system.count)
-      h.plan += fmt::format(", {} {} of weights", system.count(l.workload, plan), system.units);
+      h.plan += fmt::format(", {} {}{}", system.count(l.workload, plan), system.units,
+                            std::string(system.units) == "units" ? " of weights" : "");
     if (!set.empty()) h.plan += ", " + set;
   } else {
     h.plan = fmt::format("plain gradient averaging over {}, {}, {}",
@@ -102,7 +107,9 @@ report::Heading heading_of_plan(const Loaded& l) {
     h.plan += fmt::format(", {} a sample copied to the device{}",
                           to_string(Bytes{l.scenario.input->bytes_per_sample}),
                           l.scenario.input->ahead ? " ahead" : "");
-  if (plan.accumulation_steps > 1)
+  if (plan.system == System::LocalSgd)
+    h.plan += fmt::format(", a step of this answer is a round of {}", plan.accumulation_steps);
+  else if (plan.accumulation_steps > 1)
     h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
   h.captured = l.workload.basis == Basis::Captured;
   if (h.captured) h.device = l.workload.device_name;
@@ -121,6 +128,12 @@ report::Heading heading_of_plan(const Loaded& l) {
   h.interval = report::interval_sentence(l.profile, l.workload);
   if (*system.schedule != 0) {
     h.schedule = system.schedule;
+    return h;
+  }
+  if (plan.comm_hook == CommHook::PowerSgd || plan.ddp.join) {
+    h.schedule =
+        "what powerSGD and join send is equal to recordings of PyTorch 1.13 over Gloo; their times "
+        "were never executed";
     return h;
   }
   bool recorded =

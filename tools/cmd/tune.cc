@@ -40,6 +40,10 @@ struct Flags {
 
 strategy::Knob knob_of(const std::string& name, const Plan& plan) {
   std::vector<strategy::Knob> known = strategy::knobs(plan);
+  if (known.empty())
+    throw InputError{"tune", fmt::format("{} has no knob to tune (ddpsim rank-plans compares it "
+                                         "with other systems)",
+                                         ddpsim::name_of(plan.system))};
   if (name.empty()) return known.front();
   std::vector<std::string> names;
   for (const strategy::Knob& k : known) {

@@ -1,0 +1,146 @@
+#include "sim/model/system_checks.h"
+
+#include <algorithm>
+
+namespace ddpsim {
+
+Problem check_apex(const Plan& p, const Workload& w, bool gpus) {
+  const ApexPlan& a = p.apex;
+  if (!gpus)
+    return {"/plan/system",
+            "apex is modelled on GPUs, over NCCL: it reduces on CUDA streams (pytorch_ddp takes "
+            "CPUs and gloo)"};
+  if (a.message_size < 1 || a.message_size > std::int64_t{1} << 40)
+    return {"/plan/message_size", "1 to 2^40 elements (Apex counts elements, not bytes)"};
+  if (a.num_allreduce_streams < 1 || a.num_allreduce_streams > kMostApexStreams)
+    return {"/plan/num_allreduce_streams",
+            "1 to " + std::to_string(kMostApexStreams) + " streams, each with a communicator"};
+  if (a.delay_allreduce && a.num_allreduce_streams > 1)
+    return {"/plan/num_allreduce_streams",
+            "more than one only without delay_allreduce (Apex: \"may only be used if "
+            "delay_allreduce=False\"); leave out one of the two"};
+  if (a.delay_allreduce && !a.allreduce_trigger_params.empty())
+    return {"/plan/allreduce_trigger_params",
+            "\"is only valid if delay_allreduce=False\" (Apex); leave out one of the two"};
+  if (!a.allreduce_trigger_params.empty() && a.message_size != ApexPlan{}.message_size)
+    return {"/plan/message_size", "is ignored by Apex where allreduce_trigger_params is given"};
+  for (std::size_t i = 0; i < a.allreduce_trigger_params.size(); ++i) {
+    const std::string& name = a.allreduce_trigger_params[i];
+    auto is_it = [&](const Tensor& t) { return t.name == name; };
+    if (std::none_of(w.tensors.begin(), w.tensors.end(), is_it))
+      return {"/plan/allreduce_trigger_params/" + std::to_string(i),
+              "the workload has no parameter \"" + name + "\""};
+  }
+  if (a.gradient_predivide_factor &&
+      !(*a.gradient_predivide_factor > 0 && *a.gradient_predivide_factor <= 1e9))
+    return {"/plan/gradient_predivide_factor", "a positive number, at most 1e9"};
+  if (a.disable_allreduce && p.accumulation_steps == 1)
+    return {"/plan/disable_allreduce",
+            "is of micro-steps before the last, and there is one (--set accumulation_steps=4)"};
+  for (const Tensor& t : w.tensors)
+    if (t.dtype == DType::BFloat16)
+      return {"/plan/system",
+              "Apex's DDP sorts gradients into half, float and double, and stops at bfloat16 (" +
+                  t.name + ") with a KeyError: fp16, or autocast with weights of four bytes"};
+  return {};
+}
+
+Problem check_data_parallel(const Plan& p, DeviceKind device) {
+  if (device != DeviceKind::Gpu || backend_of(p, device) != Backend::Nccl)
+    return {"/plan/system",
+            "nn.DataParallel copies between the GPUs of one process, over NCCL (on CPUs, and over "
+            "other backends: pytorch_ddp)"};
+  return {};
+}
+
+Problem check_local_sgd(const Workload& w) {
+  if (loop_work(w).clip > 0 || loop_work(w).unscale > 0)
+    return {"/workload/loop",
+            "is modelled once a step, and a round of local SGD has several: without clipping and "
+            "without a GradScaler (--set workload.loop={}, workload.precision=bf16)"};
+  for (const Tensor& t : w.tensors)
+    if (t.dtype != w.tensors.front().dtype)
+      return {"/plan/system",
+              "parameters of several types, whose flat copy is cast, are not "
+              "modelled for local_sgd"};
+  return {};
+}
+
+Problem check_ddp(const Plan& p, const Workload& w, DeviceKind device) {
+  const DdpPlan& d = p.ddp;
+  const bool gpu = device == DeviceKind::Gpu;
+  const Backend b = backend_of(p, device);
+  const bool power = p.comm_hook == CommHook::PowerSgd;
+  const DdpPlan plain;
+  if (!power)
+    for (auto [knob, set] :
+         {std::pair{"matrix_approximation_rank",
+                    d.matrix_approximation_rank != plain.matrix_approximation_rank},
+          std::pair{"start_powerSGD_iter", d.start_powerSGD_iter != plain.start_powerSGD_iter},
+          std::pair{"min_compression_rate", d.min_compression_rate.has_value()},
+          std::pair{"use_error_feedback", !d.use_error_feedback},
+          std::pair{"warm_start", !d.warm_start}})
+      if (set)
+        return {std::string("/plan/") + knob, "is of PowerSGDState (--set comm_hook=powerSGD)"};
+  if (d.matrix_approximation_rank < 1 || d.matrix_approximation_rank > 4096)
+    return {"/plan/matrix_approximation_rank", "1 to 4,096 columns"};
+  if (d.start_powerSGD_iter < 0 || d.start_powerSGD_iter > 1'000'000'000)
+    return {"/plan/start_powerSGD_iter", "2 to 1e9 steps that are reduced as without the hook"};
+  if (d.start_powerSGD_iter <= 1)
+    return {"/plan/start_powerSGD_iter",
+            "at least 2: PyTorch refuses less with use_error_feedback or warm_start, since buckets "
+            "change after the first step"};
+  if (d.min_compression_rate && !(*d.min_compression_rate >= 0 && *d.min_compression_rate <= 1e9))
+    return {"/plan/min_compression_rate", "0 to 1e9: elements before over elements after"};
+  if (w.cuda_graphs && (power || d.join))
+    return {
+        "/workload",
+        "a step with powerSGD or join waits for the device on the host, and is not replayed as a "
+        "CUDA graph (cuda_graphs=false)"};
+  if (power && b == Backend::Tcp)
+    return {"/plan/comm_hook",
+            "powerSGD over ddpsim's own executor is not modelled; use nccl or gloo"};
+  if (d.batched_grad_copy && p.pytorch < PytorchVersion::V2_12)
+    return {"/plan/batched_grad_copy", "PyTorch 2.12 is the first to have it (--set pytorch=2.12)"};
+  if (d.optimizer_in_backward) {
+    if (!gpu)
+      return {"/plan/optimizer_in_backward",
+              "updates on a CUDA stream of its own, and this workload is on CPUs"};
+    if (p.pytorch < PytorchVersion::V2_7)
+      return {"/plan/optimizer_in_backward", "is modelled as of 2.7 (--set pytorch=2.7)"};
+    if (p.system != System::PytorchDdp)
+      return {"/plan/optimizer_in_backward",
+              "ZeroRedundancyOptimizer updates after backward; leave out one of the two"};
+    if (p.comm_hook != CommHook::None)
+      return {"/plan/optimizer_in_backward",
+              "takes the place of a comm_hook; leave out one of the two"};
+    if (p.accumulation_steps > 1)
+      return {"/plan/optimizer_in_backward",
+              "updates in every backward: PyTorch refuses it together with no_sync"};
+    if (loop_work(w).clip > 0 || loop_work(w).unscale > 0)
+      return {"/plan/optimizer_in_backward",
+              "has updated a parameter before the norm of all gradients is known: without clipping "
+              "and without a GradScaler (--set workload.loop={})"};
+  }
+  if (d.sync_batch_norm) {
+    auto is_norm = [](const Layer& l) { return l.op.kind == "batch_norm" && !l.tensors.empty(); };
+    if (!gpu) return {"/plan/sync_batch_norm", "SyncBatchNorm expects input on a GPU (PyTorch)"};
+    if (w.layers.empty())
+      return {"/plan/sync_batch_norm",
+              "synchronises inside forward, and a capture knows forward only as a whole: use a "
+              "described workload (ddpsim list workloads)"};
+    if (std::none_of(w.layers.begin(), w.layers.end(), is_norm))
+      return {"/plan/sync_batch_norm", "the workload has no batch norm"};
+    if (d.join)
+      return {"/plan/join",
+              "knows only DDP's own collectives: PyTorch refuses SyncBatchNorm inside join, unless "
+              "it ends with the first rank"};
+  }
+  if (!d.divide_by_initial_world_size && !d.join)
+    return {"/plan/divide_by_initial_world_size", "is of join (--set join=true)"};
+  if (d.join && p.accumulation_steps > 1)
+    return {"/plan/join", "is modelled with a backward in each step (accumulation_steps=1)"};
+  return {};
+}
+
+}  // namespace ddpsim

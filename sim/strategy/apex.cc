@@ -1,0 +1,379 @@
+// NVIDIA Apex's DistributedDataParallel, one step:
+//
+//   forward
+//   backward   a hook counts; with the last gradient of a bucket whose predecessors are reduced:
+//   its
+//              flat copy on the compute stream; then on the bucket's stream (round-robin over
+//              num_allreduce_streams, each with a communicator) [to fp32] [x 1/predivide],
+//              all-reduce, [x predivide/ranks], [from fp32], [copy out]: all beside backward
+//   after it   the compute stream waits for these streams; optimizer
+//
+// The first step records in which order gradients arrive and reduces after backward: rank 0's
+// buckets are broadcast as one tensor that the host reads number by number, then one flat copy of
+// each type is all-reduced on the compute stream. So is every step with delay_allreduce, without
+// the broadcast. A flat copy of one gradient is a view of it (torch/csrc/utils/tensor_flatten.h).
+//
+// Source: NVIDIA/apex, apex/parallel/distributed.py before May 2025; csrc/flatten_unflatten.cpp,
+// csrc/multi_tensor_apply.cuh. sim/MODEL.md section 3.
+#include "sim/strategy/apex.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "sim/strategy/bucketing.h"
+#include "sim/strategy/lower.h"
+#include "sim/strategy/streams.h"
+#include "sim/strategy/system_knobs.h"
+
+namespace ddpsim::strategy {
+namespace {
+
+constexpr OpWord kApexStructure{"broadcast/structure",
+                                {.does = Does::Communicate, .operation = Operation::Broadcast}};
+constexpr OpWord kApexStructureWait{"wait/structure", {.does = Does::Wait}};
+constexpr OpWord kApexReadStructure{"read/structure", {.does = Does::Host}};
+constexpr OpWord kApexFlatten = bucket_word("flatten/bucket.", Does::Copy, Phase::Backward);
+constexpr OpWord kApexToFloat = bucket_word("to_fp32/bucket.", Does::Copy, Phase::Backward);
+constexpr OpWord kApexPredivide = bucket_word("predivide/bucket.", Does::Copy, Phase::Backward);
+constexpr OpWord kApexReduce = bucket_word("allreduce/bucket.", Does::Communicate, Phase::Backward);
+constexpr OpWord kApexAverage =
+    bucket_word("mean/bucket.", Does::Copy, Phase::Reduced, Operation::AllReduce, true);
+constexpr OpWord kApexFromFloat = bucket_word("from_fp32/bucket.", Does::Copy, Phase::Reduced);
+constexpr OpWord kApexUnflatten = bucket_word("unflatten/bucket.", Does::Copy, Phase::Reduced);
+constexpr OpWord kApexWords[] = {
+    kApexStructure, kApexStructureWait, kApexReadStructure, kApexFlatten,   kApexToFloat,
+    kApexPredivide, kApexReduce,        kApexAverage,       kApexFromFloat, kApexUnflatten};
+
+constexpr std::array kApexTypes{DType::Float16, DType::Float32, DType::Float64};
+std::size_t type_of(const Workload& w, TensorIndex t) {
+  const auto at = std::find(kApexTypes.begin(), kApexTypes.end(), w.tensors[t].dtype);
+  return static_cast<std::size_t>(at - kApexTypes.begin()) % kApexTypes.size();
+}
+
+// Tensors of a launch of torch.cat.
+constexpr std::int64_t kTensorsOfCat = 128;  // CAT_ARRAY_BATCH_SIZE
+
+class ApexLowering {
+ public:
+  ApexLowering(const TimedWorkload& timed, const Plan& plan)
+      : w_(timed.workload),
+        times_(timed.times),
+        plan_(plan),
+        apex_(plan.apex),
+        timeline_(backward_timeline(timed, unused_tensors(w_, plan))),
+        buckets_(apex_buckets(w_, plan)),
+        program_(empty_program(timed, plan)),
+        memory_(w_),
+        streams_(1 + static_cast<std::size_t>(apex_.num_allreduce_streams)) {
+    set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+    const std::int64_t n = apex_.num_allreduce_streams;
+    for (std::int64_t i = 0; i < n; ++i)
+      program_.streams.push_back("bucket_stream" + (n > 1 ? std::to_string(i) : ""));
+    // Retained: gradients are views of flat buffers, which are there until the next forward ends.
+    const bool retained = apex_.retain_allreduce_buffers;
+    program_.resident = resident(w_, !set_to_none_ && !retained);
+    if (retained)
+      for (const auto& bucket : buckets_) of(program_.resident, Holds::Buckets) += bytes_of(bucket);
+    program_.activations_known = memory_.known();
+  }
+
+  Program run(Steps steps) {
+    if (steps == Steps::All) program_.warmup.push_back(step(StepKind::First));
+    program_.steady = step(StepKind::Steady);
+    return std::move(program_);
+  }
+
+ private:
+  using Stream = DeviceStreams::Stream;
+  static constexpr Stream kMain = DeviceStreams::kCompute;
+
+  std::int64_t bytes_of(TensorIndex t) const { return program_.tensor_bytes[t]; }
+  std::int64_t bytes_of(const std::vector<TensorIndex>& bucket) const {
+    std::int64_t sum = 0;
+    for (TensorIndex t : bucket) sum += bytes_of(t);
+    return sum;
+  }
+
+  StepProgram step(StepKind kind) {
+    StepBuilder b(program_, kind, w_, memory_);
+    b_ = &b;
+    streams_.begin(b);
+    recorded_ = kind != StepKind::First;
+    grads_exist_ = !set_to_none_ && kind != StepKind::First;
+    views_ = grads_exist_;
+    if (grads_exist_) zero_gradients(b, w_, plan_);
+    for (int m = 0; m < plan_.accumulation_steps; ++m) micro_step(m);
+    b.set_micro(-1);
+    b.update(times_);
+    return std::move(b.step);
+  }
+
+  void micro_step(int m) {
+    const bool last = m + 1 == plan_.accumulation_steps;
+    if (plan_.accumulation_steps > 1) b_->set_micro(m);
+    forward();
+    if (m == 0 && !views_) b_->release(Holds::Buckets, of(program_.resident, Holds::Buckets));
+    const bool reduces = last || !apex_.disable_allreduce;
+    const bool delayed = apex_.delay_allreduce || !recorded_;
+    if (reduces) begin_reduction(delayed ? apex_fallback(w_, plan_) : buckets_);
+    for (const Segment& s : timeline_.segments) {
+      b_->host_time(s.host);
+      if (s.device.ps > 0) streams_.kernel(kMain, kBackward, s.tensor, 0, {.duration = s.device});
+      b_->gradient(s.tensor, m == 0 && !grads_exist_);
+      if (m > 0 || grads_exist_)
+        streams_.copy(kMain, kAccumulate, s.tensor, 3 * bytes_of(s.tensor));
+      if (reduces && !delayed) hook(s.tensor);
+    }
+    b_->host_time(timeline_.tail_host);
+    if (timeline_.tail_device.ps > 0)
+      streams_.kernel(kMain, kBackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
+    b_->gradient(StepBuilder::kNoTensor, false);
+    if (!reduces) return;
+    if (delayed) reduce_after_backward();
+    for (Stream s = 1; s <= used_; ++s)
+      last ? b_->before_next_main(streams_.last(s)) : streams_.wait(kMain, s);
+    views_ = true;
+  }
+
+  void forward() {
+    Stretch f = forward_of(times_);
+    b_->host_time(f.head);
+    streams_.kernel(kMain, kForward, kNoSubject, 0, {.duration = f.device});
+    b_->all_forward();
+    b_->host_time(f.host - f.head);
+  }
+
+  // ---- the reduction
+
+  // Of a micro-step: its buckets stand behind those of the micro-steps before.
+  void begin_reduction(const std::vector<std::vector<TensorIndex>>& buckets) {
+    base_ = static_cast<std::uint32_t>(b_->step.buckets.size());
+    bucket_of_.assign(w_.tensors.size(), 0);
+    missing_.clear();
+    next_ = 0;
+    used_ = 0;
+    for (const auto& tensors : buckets) {
+      for (TensorIndex t : tensors) bucket_of_[t] = static_cast<std::uint32_t>(missing_.size());
+      missing_.push_back(tensors.size());
+      Bucket bucket;
+      bucket.tensors = tensors;
+      bucket.dtype = w_.tensors[tensors.front()].dtype;
+      bucket.bytes.count = bytes_of(tensors);
+      bucket.wire_bytes.count =
+          bucket.bytes.count / element_size(bucket.dtype) * element_size(wire_type(bucket.dtype));
+      b_->step.buckets.push_back(std::move(bucket));
+    }
+  }
+  DType wire_type(DType type) const { return apex_.allreduce_always_fp32 ? DType::Float32 : type; }
+
+  void hook(TensorIndex t) {
+    --missing_[bucket_of_[t]];
+    for (; next_ < missing_.size() && missing_[next_] == 0; ++next_) {
+      const auto k = static_cast<Stream>(next_);
+      const Stream s = 1 + k % static_cast<Stream>(apex_.num_allreduce_streams);
+      used_ = std::max(used_, s);
+      reduce(base_ + next_, s);
+    }
+  }
+
+  // allreduce_params(): the structure that rank 0 has recorded, then all gradients.
+  void reduce_after_backward() {
+    b_->set_micro(-1);
+    if (!recorded_ && !apex_.delay_allreduce) {
+      std::size_t numbers = 1 + buckets_.size();
+      for (const auto& bucket : buckets_) numbers += bucket.size();
+      const std::uint32_t sent =
+          b_->collective(kApexStructure, kNoSubject, 4 * static_cast<std::int64_t>(numbers),
+                         DType::Int32, behaviour(plan_.pytorch).blocking_on_current_stream);
+      b_->wait(kApexStructureWait, kNoSubject, sent);
+      const std::uint32_t read = b_->host(kApexReadStructure, Cost::Launch);
+      b_->step.ops[read].kernels = static_cast<std::int32_t>(numbers);
+    }
+    recorded_ = true;
+    for (std::uint32_t k = base_; k < b_->step.buckets.size(); ++k) reduce(k, kMain);
+  }
+
+  // allreduce_bucket(), on the compute stream or beside it.
+  void reduce(std::uint32_t k, Stream s) {
+    const Bucket bucket = b_->step.buckets[k];
+    const std::int64_t bytes = bucket.bytes.count;
+    const std::int64_t wire = bucket.wire_bytes.count;
+    const auto tensors = static_cast<std::int64_t>(bucket.tensors.size());
+    const DType type = wire_type(bucket.dtype);
+    const bool casts = type != bucket.dtype;
+    if (tensors > 1) {
+      streams_.kernel(
+          kMain, kApexFlatten, k, bytes,
+          {.traffic = 2 * bytes,
+           .kernels = static_cast<std::int32_t>((tensors + kTensorsOfCat - 1) / kTensorsOfCat),
+           .hooks = static_cast<std::int32_t>(tensors)});
+      b_->allocate(Holds::Buckets, bytes);
+    }
+    if (s != kMain) streams_.wait(s, kMain);
+    if (casts) {
+      streams_.copy(s, kApexToFloat, k, bytes + wire);
+      b_->allocate(Holds::Buckets, wire);
+    }
+    if (apex_.gradient_predivide_factor.value_or(1) != 1)
+      streams_.copy(s, kApexPredivide, k, 2 * wire);
+    std::uint32_t last = all_reduce(k, s, wire, type);
+    if (apex_.gradient_average) last = streams_.copy(s, kApexAverage, k, 2 * wire);
+    if (casts) {
+      last = streams_.copy(s, kApexFromFloat, k, bytes + wire);
+      b_->release(Holds::Buckets, wire, last, true);
+    }
+    if (!apex_.retain_allreduce_buffers) {
+      std::vector<std::int64_t> elements;
+      for (TensorIndex t : bucket.tensors) elements.push_back(w_.tensors[t].elements());
+      last = streams_.copy(s, kApexUnflatten, k, 2 * bytes,
+                           static_cast<std::int32_t>(multi_tensor_launches(elements)));
+      if (tensors > 1) b_->release(Holds::Buckets, bytes, last, true);
+    } else {
+      if (tensors == 1) b_->allocate(Holds::Buckets, bytes);
+      // Gradients are views of it now: those that were there go, or the buffer of which they were.
+      b_->release(views_ ? Holds::Buckets : Holds::Gradients, bytes);
+    }
+    if (s == kMain && is_collective(b_->step.ops[last].kind)) b_->before_next_main(last);
+  }
+
+  std::uint32_t all_reduce(std::uint32_t k, Stream s, std::int64_t bytes, DType type) {
+    if (s != kMain) {
+      const Lane lane = apex_.num_allreduce_streams > 1 ? DeviceStreams::lane_of(s) : Lane::Comm;
+      return streams_.collective(s, kApexReduce, k, bytes, type, 0, lane);
+    }
+    const std::uint32_t op = b_->collective(kApexReduce, k, bytes, type,
+                                            behaviour(plan_.pytorch).blocking_on_current_stream);
+    streams_.set_last(kMain, op);
+    return op;
+  }
+
+  const Workload& w_;
+  const StepTimes& times_;
+  const Plan& plan_;
+  const ApexPlan& apex_;
+  const BackwardTimeline timeline_;
+  const std::vector<std::vector<TensorIndex>> buckets_;
+  Program program_;
+  const ModelMemory memory_;
+  DeviceStreams streams_;
+  bool set_to_none_ = true;
+  // of the step being built
+  StepBuilder* b_ = nullptr;
+  bool recorded_ = false;  // the order of arrival
+  bool grads_exist_ = false;
+  bool views_ = false;      // retained: gradients are views of buffers that are there
+  std::uint32_t base_ = 0;  // of the micro-step's buckets
+  std::vector<std::uint32_t> bucket_of_;
+  std::vector<std::size_t> missing_;
+  std::uint32_t next_ = 0;
+  Stream used_ = 0;
+};
+
+}  // namespace
+
+std::int64_t multi_tensor_launches(const std::vector<std::int64_t>& elements) {
+  constexpr std::int64_t kChunk = 2048 * 32;  // multi_tensor_applier's, of Apex's DDP
+  constexpr int kTensors = 64;                // of a launch, of two lists
+  constexpr std::int64_t kBlocks = 320;
+  std::int64_t launches = 0;
+  std::int64_t blocks = 0;
+  int tensors = 0;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const std::int64_t chunks = (elements[i] + kChunk - 1) / kChunk;
+    ++tensors;
+    for (std::int64_t c = 1; c <= chunks; ++c) {
+      ++blocks;
+      const bool full = tensors == kTensors && c == chunks;
+      const bool end = i + 1 == elements.size() && c == chunks;
+      if (!full && blocks < kBlocks && !end) continue;
+      ++launches;
+      blocks = 0;
+      tensors = c == chunks ? 0 : 1;
+    }
+  }
+  return std::max<std::int64_t>(1, launches);
+}
+
+std::vector<std::vector<TensorIndex>> apex_buckets(const Workload& w, const Plan& plan) {
+  const std::vector<bool> unused = unused_tensors(w, plan);
+  const auto& names = plan.apex.allreduce_trigger_params;
+  const std::set<std::string> triggers(names.begin(), names.end());
+  std::array<std::vector<TensorIndex>, kApexTypes.size()> open;
+  std::array<std::int64_t, kApexTypes.size()> elements{};
+  std::vector<std::vector<TensorIndex>> out;
+  for (TensorIndex t : w.arrival) {
+    if (unused[t]) continue;
+    const std::size_t type = type_of(w, t);
+    open[type].push_back(t);
+    elements[type] += w.tensors[t].elements();
+    const bool ships = triggers.empty() ? elements[type] >= plan.apex.message_size
+                                        : triggers.count(w.tensors[t].name) > 0;
+    if (!ships) continue;
+    out.push_back(std::move(open[type]));
+    open[type].clear();
+    elements[type] = 0;
+  }
+  for (auto& left : open)
+    if (!left.empty()) out.push_back(std::move(left));
+  return out;
+}
+
+std::vector<std::vector<TensorIndex>> apex_fallback(const Workload& w, const Plan& plan) {
+  const std::vector<bool> unused = unused_tensors(w, plan);
+  std::array<std::vector<TensorIndex>, kApexTypes.size()> of_type;
+  for (TensorIndex t = 0; t < w.tensors.size(); ++t)
+    if (!unused[t]) of_type[type_of(w, t)].push_back(t);
+  std::vector<std::vector<TensorIndex>> out;
+  for (auto& tensors : of_type)
+    if (!tensors.empty()) out.push_back(std::move(tensors));
+  return out;
+}
+
+std::span<const OpWord> apex_words() {
+  return kApexWords;
+}
+
+std::span<const KnobRecord> apex_knobs() {
+  static const KnobRecord knobs[] = {
+      {"message_size",
+       "elements",
+       "10000000",
+       "a bucket is closed when it has this many, of each type by itself",
+       true,
+       [](Plan& p) { return Field(&p.apex.message_size); },
+       {1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7, 2e7, 5e7, 1e8}},
+      {"delay_allreduce", "", "false",
+       "everything is reduced after backward, in one flat copy of each type", true,
+       [](Plan& p) { return Field(&p.apex.delay_allreduce); }},
+      {"allreduce_trigger_params", "names", "none",
+       "in place of message_size: a bucket is closed with each of these parameters", false,
+       [](Plan& p) { return Field(&p.apex.allreduce_trigger_params); }},
+      {"num_allreduce_streams",
+       "streams",
+       "1",
+       "buckets take turns on so many streams, each with a communicator of its own",
+       true,
+       [](Plan& p) { return Field(&p.apex.num_allreduce_streams); },
+       {1, 2, 4}},
+      {"retain_allreduce_buffers", "", "false",
+       "gradients become views of the flat buffers: no copy out", false,
+       [](Plan& p) { return Field(&p.apex.retain_allreduce_buffers); }},
+      {"allreduce_always_fp32", "", "false", "halves are reduced in four bytes", false,
+       [](Plan& p) { return Field(&p.apex.allreduce_always_fp32); }},
+      {"gradient_average", "", "true", "sums are divided by the ranks, after the all-reduce", false,
+       [](Plan& p) { return Field(&p.apex.gradient_average); }},
+      {"gradient_predivide_factor", "", "1",
+       "gradients are divided by it before the all-reduce, and multiplied after it", false,
+       [](Plan& p) { return Field(&p.apex.gradient_predivide_factor); }},
+      {"disable_allreduce", "", "false",
+       "disable_allreduce() in micro-steps but the last; false: each of them reduces", false,
+       [](Plan& p) { return Field(&p.apex.disable_allreduce); }}};
+  return knobs;
+}
+
+Program lower_apex(const TimedWorkload& workload, const Plan& plan, Steps steps) {
+  return ApexLowering(workload, plan).run(steps);
+}
+
+}  // namespace ddpsim::strategy

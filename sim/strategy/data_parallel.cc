@@ -1,0 +1,349 @@
+// PyTorch nn.DataParallel over G devices of one host: one process, in which device 0, the master,
+// has the model, the loss and the optimizer. Each forward and backward, as the master has them:
+//
+//   scatter    the host parts the batch
+//   replicate  of each group of weights: a flat copy on the master, a broadcast to all
+//   forward    one thread a replica, under one interpreter lock: G replicas' host time
+//   gather     every replica's output to the master; the loss of the whole batch, there
+//   backward   of the loss; its gradient to the replicas; theirs, in one thread a device
+//   reduce     when all gradients of all replicas are there: of each group a flat copy on every
+//              device, and their sum on the master
+//
+// and then the optimizer, on the master. A Program is every rank's; this one is the master's, and
+// the replicas go through it, too: they compute as long in forward and backward, and what the
+// master does alone they wait for. Everything is on the devices' current streams.
+//
+// Source: PyTorch 1.13 and 2.7, torch/nn/parallel/{data_parallel,replicate,parallel_apply,
+// scatter_gather,_functions,comm}.py, torch/csrc/cuda/comm.cpp. sim/MODEL.md section 3.
+#include "sim/strategy/data_parallel.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "sim/strategy/bucketing.h"
+#include "sim/strategy/builder.h"
+#include "sim/strategy/lower.h"
+#include "sim/strategy/system_knobs.h"
+
+namespace ddpsim::strategy {
+namespace {
+
+constexpr OpWord kDpScatter{"scatter/inputs",
+                            {.does = Does::Host, .phase = Phase::Forward, .in_micro_step = true}};
+constexpr OpWord kDpFlattenWeights = bucket_word("flatten/weights.", Does::Copy, Phase::Forward);
+constexpr OpWord kDpBroadcastWeights =
+    bucket_word("broadcast/weights.", Does::Communicate, Phase::Forward, Operation::Broadcast);
+constexpr OpWord kDpFlattenBuffers{
+    "flatten/replica_buffers.",
+    {.does = Does::Copy, .phase = Phase::Forward, .of = Of::Number, .in_micro_step = true}};
+constexpr OpWord kDpBroadcastBuffers{"broadcast/replica_buffers.",
+                                     {.does = Does::Communicate,
+                                      .phase = Phase::Forward,
+                                      .of = Of::Number,
+                                      .operation = Operation::Broadcast,
+                                      .in_micro_step = true}};
+constexpr OpWord kDpGather{"gather/outputs",
+                           {.does = Does::Communicate,
+                            .phase = Phase::Forward,
+                            .operation = Operation::Reduce,
+                            .in_micro_step = true}};
+constexpr OpWord kDpLoss{"loss", {.phase = Phase::Forward, .in_micro_step = true}};
+constexpr OpWord kDpLossBackward{"loss_backward",
+                                 {.phase = Phase::Backward, .in_micro_step = true}};
+constexpr OpWord kDpScatterGradient{"scatter/output_gradient",
+                                    {.does = Does::Communicate,
+                                     .phase = Phase::Backward,
+                                     .operation = Operation::Broadcast,
+                                     .in_micro_step = true}};
+constexpr OpWord kDpFlattenGradients =
+    bucket_word("flatten/gradients.", Does::Copy, Phase::Backward);
+constexpr OpWord kDpReduce =
+    bucket_word("reduce/gradients.", Does::Communicate, Phase::Backward, Operation::Reduce);
+constexpr OpWord kDataParallelWords[] = {
+    kDpScatter, kDpFlattenWeights, kDpBroadcastWeights, kDpFlattenBuffers,  kDpBroadcastBuffers,
+    kDpGather,  kDpLoss,           kDpLossBackward,     kDpScatterGradient, kDpFlattenGradients,
+    kDpReduce};
+
+constexpr std::int64_t kCoalesced = 10 * kMiB;
+constexpr std::int64_t kTensorsOfFlatCopy = 128;  // of a launch of torch.cat
+
+class DataParallelLowering {
+ public:
+  DataParallelLowering(const TimedWorkload& timed, const Plan& plan)
+      : w_(timed.workload),
+        times_(timed.times),
+        plan_(plan),
+        replicas_(timed.ranks),
+        timeline_(backward_timeline(timed, unused_tensors(w_, plan))),
+        weights_(coalesced_groups(w_.tensors)),
+        buffers_(coalesced_groups(w_.buffers)),
+        loss_(times_.layers.size() == w_.layers.size() ? first_loss_layer(w_) : w_.layers.size()),
+        output_(loss_ < w_.layers.size() ? static_cast<std::int64_t>(output_bytes(w_) * w_.batch)
+                                         : 0),
+        program_(empty_program(timed, plan)),
+        memory_(w_) {
+    set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+    program_.resident = resident(w_, !set_to_none_);
+    program_.activations_known = memory_.known();
+    for (std::size_t l = loss_; l < w_.layers.size(); ++l) {
+      loss_forward_.add(times_.layers[l].forward * replicas_, times_.layers[l].host_forward);
+      loss_backward_ += times_.layers[l].backward;
+      loss_host_backward_ += times_.layers[l].host_backward;
+    }
+  }
+
+  Program run(Steps steps) {
+    if (steps == Steps::All) program_.warmup.push_back(step(StepKind::First));
+    program_.steady = step(StepKind::Steady);
+    return std::move(program_);
+  }
+
+ private:
+  bool parallel() const { return replicas_ > 1; }
+  std::int64_t bytes_of(TensorIndex t) const { return program_.tensor_bytes[t]; }
+
+  StepProgram step(StepKind kind) {
+    StepBuilder b(program_, kind, w_, memory_);
+    b_ = &b;
+    last_ = kNoOp;
+    exists_ = !set_to_none_ && kind != StepKind::First;
+    if (exists_) zero_gradients(b, w_, plan_);
+    for (int m = 0; m < plan_.accumulation_steps; ++m) {
+      if (plan_.accumulation_steps > 1) b.set_micro(m);
+      if (parallel()) replicate();
+      forward();
+      backward(m);
+      if (parallel()) reduce(m);
+    }
+    b.set_micro(-1);
+    b.update(times_);
+    return std::move(b.step);
+  }
+
+  // ---- forward
+
+  // Of what is not summed: its type is never asked.
+  static DType type_of_bytes(std::int64_t bytes) {
+    return bytes % 4 == 0 ? DType::Int32 : DType::UInt8;
+  }
+
+  // On the current stream; NCCL launches it on every device, from this one thread.
+  void collective(const OpWord& word, std::uint32_t subject, std::int64_t bytes, DType type) {
+    const std::uint32_t op = b_->collective(word, subject, bytes, type, true);
+    b_->step.ops[op - 1].kernels = replicas_ - 1;  // its launch
+    b_->add_dep(op, last_);                        // it is ready when that has ended
+    last_ = op;
+  }
+
+  // torch.cat of the group; of one tensor it is that tensor.
+  bool flatten(const OpWord& word, std::uint32_t subject, std::int64_t bytes, std::size_t tensors) {
+    if (tensors < 2) return false;
+    const auto n = static_cast<std::int64_t>(tensors);
+    last_ = b_->main(
+        word, subject, bytes,
+        {.traffic = 2 * bytes,
+         .kernels = static_cast<std::int32_t>((n + kTensorsOfFlatCopy - 1) / kTensorsOfFlatCopy)});
+    b_->allocate(Holds::Buckets, bytes);
+    return true;
+  }
+
+  std::uint32_t add_bucket(const std::vector<TensorIndex>& tensors) {
+    Bucket bucket;
+    bucket.tensors = tensors;
+    bucket.dtype = w_.tensors[tensors.front()].dtype;
+    for (TensorIndex t : tensors) bucket.bytes.count += bytes_of(t);
+    bucket.wire_bytes = bucket.bytes;
+    b_->step.buckets.push_back(std::move(bucket));
+    return static_cast<std::uint32_t>(b_->step.buckets.size() - 1);
+  }
+
+  void replicate() {
+    const std::uint32_t scatter = b_->host(kDpScatter, Cost::Launch);
+    b_->step.ops[scatter].kernels = replicas_;
+    for (const auto& group : weights_) {
+      const std::uint32_t k = add_bucket(group);
+      const Bucket bucket = b_->step.buckets[k];
+      const std::int64_t bytes = bucket.bytes.count;
+      const bool flat = flatten(kDpFlattenWeights, k, bytes, group.size());
+      collective(kDpBroadcastWeights, k, bytes, bucket.dtype);
+      if (flat) b_->release(Holds::Buckets, bytes);
+    }
+    for (std::size_t g = 0; g < buffers_.size(); ++g) {
+      std::int64_t bytes = 0;
+      for (TensorIndex t : buffers_[g]) bytes += w_.buffers[t].bytes().count;
+      const auto subject = static_cast<std::uint32_t>(g);
+      const bool flat = flatten(kDpFlattenBuffers, subject, bytes, buffers_[g].size());
+      collective(kDpBroadcastBuffers, subject, bytes, type_of_bytes(bytes));
+      if (flat) b_->release(Holds::Buckets, bytes);
+    }
+  }
+
+  void forward() {
+    Stretch s;
+    if (loss_ < w_.layers.size()) {
+      for (std::size_t l = 0; l < loss_; ++l)
+        s.add(times_.layers[l].forward, times_.layers[l].host_forward * replicas_);
+    } else {
+      s = forward_of(times_);
+      s.host = s.host * replicas_;
+      s.head = std::max(s.head, s.host - s.device);
+    }
+    last_ = b_->forward(kForward, kNoSubject, s, 0, loss_);
+    if (loss_ == w_.layers.size()) return;
+    // G - 1 copies, one after another, into one tensor: what a reduction of so many bytes moves
+    // into the master.
+    if (parallel() && output_ > 0) {
+      const std::int64_t bytes = (replicas_ - 1) * output_;
+      collective(kDpGather, kNoSubject, bytes, type_of_bytes(bytes));
+      b_->allocate(Holds::Activations, replicas_ * output_);
+    }
+    b_->host_time(loss_forward_.head);
+    last_ = b_->main(kDpLoss, kNoSubject, 0, {.duration = loss_forward_.device});
+    b_->host_time(loss_forward_.host - loss_forward_.head);
+    LayersMemory m = memory_.forward(loss_, w_.layers.size());
+    b_->activations({m.change * replicas_, m.most * replicas_});
+  }
+
+  // ---- backward
+
+  void backward(int micro) {
+    if (loss_ < w_.layers.size()) {
+      b_->host_time(loss_host_backward_);
+      last_ = b_->main(kDpLossBackward, kNoSubject, 0, {.duration = loss_backward_ * replicas_});
+      const LayersMemory m = memory_.backward(loss_, w_.layers.size());
+      b_->activations({m.change * replicas_, m.most * replicas_});
+      if (parallel() && output_ > 0) {
+        const std::int64_t bytes = (replicas_ - 1) * output_;
+        collective(kDpScatterGradient, kNoSubject, bytes, type_of_bytes(bytes));
+        b_->release(Holds::Activations, replicas_ * output_);
+      }
+    }
+    Duration device = loss_backward_;
+    Duration host = loss_host_backward_;
+    for (const Segment& s : timeline_.segments) {
+      // The loss has no parameters: its time is in that of the first gradient.
+      const Duration d = std::max(Duration{}, s.device - device);
+      b_->host_time(std::max(Duration{}, s.host - host));
+      device = std::max(Duration{}, device - s.device);
+      host = std::max(Duration{}, host - s.host);
+      if (d.ps > 0) last_ = b_->main(kBackward, s.tensor, 0, {.duration = d});
+      const bool accumulates = micro > 0 || exists_;
+      b_->gradient(s.tensor, parallel() || !accumulates);
+      if (!parallel() && accumulates) accumulate(s.tensor);
+    }
+    b_->host_time(timeline_.tail_host);
+    if (timeline_.tail_device.ps > 0)
+      last_ = b_->main(kBackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
+    b_->gradient(StepBuilder::kNoTensor, false);
+  }
+
+  void accumulate(TensorIndex t) {
+    last_ = b_->main(kAccumulate, t, bytes_of(t), {.traffic = 3 * bytes_of(t)});
+  }
+
+  // All parameters come out of one node of autograd, which waits for every gradient of every
+  // replica; of a parameter without one it sums zeros.
+  void reduce(int micro) {
+    const bool accumulates = micro > 0 || exists_;
+    std::int64_t own = 0;  // the master's replica's, which go when all are summed
+    for (const Segment& s : timeline_.segments) own += bytes_of(s.tensor);
+    std::int64_t summed = 0;
+    for (const auto& group : weights_) {
+      const std::uint32_t k = add_bucket(group);
+      const Bucket bucket = b_->step.buckets[k];
+      const std::int64_t bytes = bucket.bytes.count;
+      const bool flat = flatten(kDpFlattenGradients, k, bytes, group.size());
+      collective(kDpReduce, k, bytes, bucket.dtype);
+      b_->allocate(Holds::Gradients, bytes);
+      if (flat) b_->release(Holds::Buckets, bytes);
+      summed += bytes;
+    }
+    b_->release(Holds::Gradients, own);
+    if (!accumulates) return;
+    for (TensorIndex t = 0; t < w_.tensors.size(); ++t) accumulate(t);
+    b_->release(Holds::Gradients, summed);
+  }
+
+  const Workload& w_;
+  const StepTimes& times_;
+  const Plan& plan_;
+  const int replicas_;
+  const BackwardTimeline timeline_;
+  const std::vector<std::vector<TensorIndex>> weights_;
+  const std::vector<std::vector<TensorIndex>> buffers_;
+  const std::size_t loss_;     // its first layer
+  const std::int64_t output_;  // bytes that a replica returns
+  Program program_;
+  const ModelMemory memory_;
+  bool set_to_none_ = true;
+  Stretch loss_forward_;    // of the whole batch
+  Duration loss_backward_;  // of a replica's part
+  Duration loss_host_backward_;
+  // of the step being built
+  StepBuilder* b_ = nullptr;
+  bool exists_ = false;         // a gradient, from the step before
+  std::uint32_t last_ = kNoOp;  // on the compute stream
+};
+
+bool is_loss(const Layer& l) {
+  return l.op.kind.rfind("cross_entropy", 0) == 0;
+}
+
+}  // namespace
+
+std::vector<std::vector<TensorIndex>> coalesced_groups(const std::vector<Tensor>& tensors) {
+  // A std::map by type: what is left comes in the order of c10::ScalarType.
+  constexpr std::array<int, 8> kScalarType{6, 5, 15, 7, 4, 3, 0, 11};  // by DType
+  struct Group {
+    std::vector<TensorIndex> tensors;
+    std::int64_t bytes = 0;
+  };
+  std::map<int, Group> open;
+  std::vector<std::vector<TensorIndex>> out;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    Group& g = open[kScalarType[static_cast<std::size_t>(tensors[t].dtype)]];
+    g.tensors.push_back(static_cast<TensorIndex>(t));
+    g.bytes += tensors[t].bytes().count;
+    if (g.bytes < kCoalesced) continue;
+    out.push_back(std::move(g.tensors));
+    g = {};
+  }
+  for (auto& [type, left] : open)
+    if (!left.tensors.empty()) out.push_back(std::move(left.tensors));
+  return out;
+}
+
+std::size_t first_loss_layer(const Workload& w) {
+  std::size_t first = w.layers.size();
+  while (first > 0 && is_loss(w.layers[first - 1])) --first;
+  return first;
+}
+
+double output_bytes(const Workload& w) {
+  const bool halves = w.precision == Precision::Fp16 || w.precision == Precision::Bf16;
+  const std::size_t mode = !halves ? 0 : w.casting == Casting::Autocast ? 1 : 2;
+  double bytes = 0;
+  for (std::size_t l = first_loss_layer(w); l < w.layers.size(); ++l) {
+    if (!w.layers[l].memory) return 0;
+    // A loss's own output, log probabilities, is as large as what it reads; one that works in
+    // single precision reads halves all the same.
+    const bool casts = w.layers[l].op.kind == "cross_entropy_single" && mode > 0;
+    bytes += w.layers[l].memory->makes[mode] / (casts ? 2 : 1);
+  }
+  return bytes;
+}
+
+std::span<const OpWord> data_parallel_words() {
+  return kDataParallelWords;
+}
+
+std::span<const KnobRecord> data_parallel_knobs() {
+  return {};
+}
+
+Program lower_data_parallel(const TimedWorkload& workload, const Plan& plan, Steps steps) {
+  return DataParallelLowering(workload, plan).run(steps);
+}
+
+}  // namespace ddpsim::strategy
