@@ -32,8 +32,9 @@ class Player {
         delays_(seed, 2 * course + 1),
         active_(job.hosts),
         spares_(job.spares),
-        worked_(job.checkpoints.steps * job.step.ps) {
+        worked_(saturating_multiply(job.checkpoints.steps, job.step.ps)) {
     stalled_ = std::max(job.checkpoints.stalls.ps, job.checkpoints.writes.ps - worked_);
+    cycle_ = saturating_add(worked_, stalled_);
     for (const HostsAt& h : job.added) come_.emplace(h.at.ps, Coming{h.hosts, false});
     hazard_ = failures_.exponential();
   }
@@ -133,18 +134,17 @@ class Player {
     if (j_.checkpoints.writes.ps == 0) settle(older_);
   }
   void work(std::int64_t ps) {
-    const std::int64_t cycle = worked_ + stalled_;
-    if (const std::int64_t rest = cycle - at_; ps >= rest) {
+    if (const std::int64_t rest = cycle_ - at_; ps >= rest) {
       part(rest);
       end_cycle();
       ps -= rest;
-      if (const std::int64_t whole = ps / cycle; whole > 0) {
+      if (const std::int64_t whole = ps / cycle_; whole > 0) {
         newer_ = made((whole - 1) * worked_);
         settle(newer_);
         of(out_.ledger, Spent::Checkpoint).ps += (whole - 1) * stalled_;
-        part(cycle);
+        part(cycle_);
         end_cycle();
-        ps -= whole * cycle;
+        ps -= whole * cycle_;
       }
     }
     part(ps);
@@ -165,6 +165,10 @@ class Player {
   void undo_step() {
     abandon_checkpoint();
     Work last = made(at_ % j_.step.ps);
+    // Of a step in which hosts came or went, what it was made by.
+    const std::int64_t whole = last.useful + last.missing;
+    last.useful = std::clamp(last.useful, whole - newer_.missing, newer_.useful);
+    last.missing = whole - last.useful;
     newer_.useful -= last.useful;
     newer_.missing -= last.missing;
     at_ -= last.useful + last.missing;
@@ -188,14 +192,14 @@ class Player {
     // A process that ended, of a replica group whose host is good, starts again there.
     const bool good = survivors() && !given && j_.failure != Failure::Host;
     if (good) {
-      come_.emplace(now_ + started, Coming{hosts, true});
+      come_.emplace(saturating_add(now_, started), Coming{hosts, true});
       return;
     }
-    if (j_.back && !given) come_.emplace(now_ + j_.back->ps, Coming{hosts, false});
+    if (j_.back && !given) come_.emplace(saturating_add(now_, j_.back->ps), Coming{hosts, false});
     const int taken = std::min(spares_, hosts);
     spares_ -= taken;
     if (survivors()) {
-      if (taken > 0) come_.emplace(now_ + started, Coming{taken, true});
+      if (taken > 0) come_.emplace(saturating_add(now_, started), Coming{taken, true});
     } else {
       active_ += taken;
       replaced_ = taken > 0;
@@ -226,7 +230,8 @@ class Player {
     for (const Delay& d : list_) {
       const auto drawn =
           static_cast<std::int64_t>(delays_.uniform() * static_cast<double>(d.random.ps));
-      const std::int64_t end = std::min(j_.horizon.ps, saturating_add(now_, d.fixed.ps + drawn));
+      const std::int64_t end =
+          std::min(j_.horizon.ps, saturating_add(now_, saturating_add(d.fixed.ps, drawn)));
       const std::int64_t next = next_failure();
       spend(d.spent, std::min(end, next) - now_);
       if (next < end) {
@@ -246,7 +251,8 @@ class Player {
       const int in = c.ready ? c.hosts : std::min(c.hosts, wanted);
       spares_ += c.hosts - in;
       if (survivors() && !c.ready) {
-        if (in > 0) come_.emplace(now_ + rejoins_after(j_.times).ps, Coming{in, true});
+        if (in > 0)
+          come_.emplace(saturating_add(now_, rejoins_after(j_.times).ps), Coming{in, true});
       } else {
         joined += in;
       }
@@ -281,6 +287,7 @@ class Player {
   std::optional<Circumstances> known_;
   std::int64_t worked_;   // steps of a cycle
   std::int64_t stalled_;  // its checkpoint
+  std::int64_t cycle_;    // both
   std::int64_t at_ = 0;   // within the cycle
   Work newer_;            // since the last checkpoint
   Work older_;            // in a checkpoint that is being written

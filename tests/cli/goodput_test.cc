@@ -114,6 +114,7 @@ TEST(Goodput, RefusesWithARemedy) {
       {with(with(kJob, kFails), {"--min-hosts", "129"}), "1 to 128"},
       {with(kJob, {"--mtbf-per-gpu", "1s"}), "is the unit right?"},
       {with(kJob, {"--lose", "2h:0"}), "expected a whole number"},
+      {with(kJob, {"--mtbf-per-gpu", "2000s", "--for", "100d"}), "--courses 1"},
   };
   for (const auto& [args, words] : cases) expect_refusal(args, words);
 }

@@ -66,6 +66,32 @@ TEST(Goodput, TimeIsConservedToThePicosecond) {
   }
 }
 
+// Of steps, phases and repairs as long as may be asked about, and hosts that come within a step.
+TEST(Goodput, TimeIsConservedAtTheEndsOfWhatMayBeAsked) {
+  Random r(17);
+  const std::vector<Duration> times{
+      {0}, {1}, kMillisecond, kSecond, kSecond * 3600, Duration{kLongest.ps / 2}, kLongest};
+  for (int i = 0; i < 2000; ++i) {
+    Days j = any_job(r);
+    j.step = std::max(r.pick(times), Duration{1});
+    j.horizon = std::max(r.pick(times), j.step);
+    j.hosts = 1 + r.below(5);
+    j.least_hosts = 1 + r.below(j.hosts);
+    j.host_mtbf_s = std::max(100.0, static_cast<double>(j.horizon.ps) * 1e-12 / 50);
+    j.checkpoints = {1 + r.below(std::int64_t{1'000'000'000}), r.pick(times), r.pick(times)};
+    for (Duration& d : j.times.of)
+      if (r.below(4) == 0) d = r.pick(times);
+    if (j.back) j.back = r.pick(times);
+    const Course c = play(j, 1, static_cast<std::uint64_t>(i));
+    std::int64_t sum = 0;
+    for (const Duration d : c.ledger) {
+      sum += d.ps;
+      EXPECT_GE(d.ps, 0) << i;
+    }
+    EXPECT_EQ(sum, j.horizon.ps) << i;
+  }
+}
+
 TEST(Goodput, WithoutFailuresOnlyCheckpointsCost) {
   Random r(8);
   for (int i = 0; i < 50; ++i) {

@@ -344,11 +344,22 @@ GoodputAnswer read(Terminal& terminal, const Flags& f) {
 
 void answer(const Flags& f, GoodputAnswer& a) {
   constexpr int kSearched = 20;  // courses of each interval that is tried
+  constexpr int kTried = 18;     // intervals
+  constexpr double kMost = 2e8;  // failures that are played: about a minute
+  const bool drawn = a.job.host_mtbf_s > 0;
+  const int searched = drawn ? std::min(f.courses, kSearched) : 1;
+  if (drawn) {
+    const double each = static_cast<double>(a.job.horizon.ps) * 1e-12 / goodput::mtbf_of(a.job);
+    if (each * (f.courses + kTried * searched) > kMost)
+      throw InputError{"--for " + f.horizon,
+                       fmt::format("{:.3g} failures a course are too many to play {} courses; ask "
+                                   "about less time, or --courses 1",
+                                   each, f.courses)};
+  }
   if (a.checkpoints) {
-    a.intervals = goodput::best_intervals(a.job, a.seed, std::min(f.courses, kSearched));
+    a.intervals = goodput::best_intervals(a.job, a.seed, searched);
     if (a.searched) a.job.checkpoints.steps = a.intervals->steps;
   }
-  const bool drawn = a.job.host_mtbf_s > 0;
   a.courses = goodput::play_many(a.job, a.seed, drawn ? f.courses : 1);
   const auto share = [&](goodput::Spent s) { return a.courses.share[static_cast<std::size_t>(s)]; };
   if (a.job.recovery == Recovery::Torchft)
