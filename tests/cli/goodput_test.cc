@@ -148,8 +148,9 @@ TEST(Epoch, OfAWorkloadIsTheOneThatTuneAndRankPlansCount) {
   for (const char* key : {"steps", "last_batch", "repeated", "samples_per_rank"})
     EXPECT_EQ(plans["epoch"][key], e[key]) << key;
   for (const io::Json& p : plans["plans"])
-    if (p["asked"] == true)
+    if (p["asked"] == true) {
       EXPECT_NEAR(p["epoch_s"].get<double>(), e["epoch_s"].get<double>(), 0.01);
+    }
   const io::Json tuned = json_of(with({"tune"}, question))["scaling"]["by_ranks"];
   EXPECT_EQ(tuned.back()["steps"], e["steps"]);
   EXPECT_EQ(tuned.back()["last_batch"], e["last_batch"]);

@@ -103,6 +103,7 @@ struct Trained {
   Duration step;
   double samples_per_s = 0;
   int ranks = 1;
+  bool gpus = true;
   int ranks_per_host = 8;
   std::int64_t state = 0;  // bytes; 0 = not known
   bool sharded = false;    // every rank has a part of it
@@ -144,6 +145,7 @@ Trained predicted(Terminal& terminal, const Flags& f) {
   t.step = p.summary.step;
   t.samples_per_s = p.samples_per_s;
   t.ranks = l.scenario.ranks;
+  t.gpus = l.cluster.device == DeviceKind::Gpu;
   t.ranks_per_host = std::max(1, l.cluster.devices_per_host);
   const Held held = strategy::resident(l.workload, false);
   t.state = std::accumulate(held.begin(), held.end(), std::int64_t{0});
@@ -321,6 +323,7 @@ GoodputAnswer read(Terminal& terminal, const Flags& f) {
   a.step_from = t.from;
   a.samples_per_s = t.samples_per_s;
   a.ranks = t.ranks;
+  a.gpus = t.gpus;
   a.ranks_per_host = std::min(t.ranks_per_host, t.ranks);
   a.seed = static_cast<std::uint64_t>(f.seed);
   goodput::Job& job = a.job;
@@ -392,7 +395,8 @@ void add_failure_flags(Command& c, Flags& f) {
                "what fails: process (it ends, its host is good; the default), host (it is gone), "
                "hang (nothing ends: found out by a timeout)")
       ->one_of({"process", "host", "hang"});
-  c.add_option("--lose", f.lost, "TIME or TIME:HOSTS, repeatable: hosts are lost then")
+  c.add_option("--lose", f.lost,
+               "TIME or TIME:HOSTS, repeatable: hosts are lost then; --failure says how it shows")
       ->allow_extra_args(false);
   c.add_option("--add", f.added, "TIME or TIME:HOSTS, repeatable: hosts come then")
       ->allow_extra_args(false);

@@ -21,6 +21,7 @@ struct GoodputAnswer {
   std::string subject;  // "gpt2-small on hgx-h100" or "a job"
   std::string step_from;
   int ranks = 1;
+  bool gpus = true;          // false: processes on CPUs
   int ranks_per_host = 1;    // of torchft: of a replica group
   double samples_per_s = 0;  // while the whole world trains; 0 = not known
   double gpu_mtbf_s = 0;

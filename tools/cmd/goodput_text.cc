@@ -28,9 +28,10 @@ const char* host_word(const GoodputAnswer& a) {
 std::string failures_text(const GoodputAnswer& a) {
   std::string out;
   if (a.job.host_mtbf_s > 0)
-    out = fmt::format("a {} every {} in the mean (of one GPU {})",
+    out = fmt::format("a {} every {} in the mean (of one {} {})",
                       a.job.failure == goodput::Failure::Hang ? "hang" : "failure",
-                      long_time(goodput::mtbf_of(a.job)), long_time(a.gpu_mtbf_s));
+                      long_time(goodput::mtbf_of(a.job)), a.gpus ? "GPU" : "process",
+                      long_time(a.gpu_mtbf_s));
   if (!a.job.lost.empty())
     out += fmt::format("{}{} at given times", out.empty() ? "" : ", and ", a.job.lost.size());
   if (a.job.host_mtbf_s > 0 && a.job.failure == goodput::Failure::Process)
@@ -96,9 +97,9 @@ std::string long_time(double seconds) {
 
 std::string goodput_text(const GoodputAnswer& a) {
   const goodput::Courses& c = a.courses;
-  std::string out =
-      fmt::format("{}: {} GPUs on {} {}{}, {}\n", a.subject, a.ranks, a.job.hosts, host_word(a),
-                  a.job.hosts == 1 ? "" : "s", goodput::name_of(a.job.recovery));
+  std::string out = fmt::format("{}: {} {} on {} {}{}, {}\n", a.subject, a.ranks,
+                                a.gpus ? "GPUs" : "processes", a.job.hosts, host_word(a),
+                                a.job.hosts == 1 ? "" : "s", goodput::name_of(a.job.recovery));
   out += row("step", to_string(a.job.step) + ", " + a.step_from);
   out += row("failures", failures_text(a));
   out += row("checkpoints", checkpoint_text(a));
