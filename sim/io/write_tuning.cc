@@ -33,6 +33,8 @@ OrderedJson write_scaling(const predict::Scaling& s) {
                              {"step_ps", r.step.ps},
                              {"samples_per_s", r.samples_per_s},
                              {"efficiency", r.efficiency},
+                             {"steps", r.epoch.steps},
+                             {"last_batch", r.epoch.last_batch},
                              {"epoch_s", r.epoch_s},
                              {"epoch_cost", r.epoch_cost}});
   j["cheapest_in_time"] =

@@ -1,6 +1,8 @@
-//   steps of an epoch = ceil(samples / (batch * micro-steps * ranks));  cost = price * ranks *
-//     steps * step
+//   steps of an epoch: those of a DistributedSampler (model/sampler.h), the last one counted whole
+//   cost = price * ranks * steps * step
 #include "sim/predict/scaling.h"
+
+#include <algorithm>
 
 namespace ddpsim::predict {
 
@@ -27,7 +29,9 @@ Scaling scaling(const Question& q, const Plan& plan, double price_per_hour,
     double seconds = static_cast<double>(r.step.ps) / 1e12;
     std::int64_t a_step = static_cast<std::int64_t>(q.workload.batch) * plan.accumulation_steps * n;
     r.samples_per_s = static_cast<double>(a_step) / seconds;
-    r.epoch_s = static_cast<double>((epoch_samples + a_step - 1) / a_step) * seconds;
+    r.epoch = epoch_of(
+        {std::max<std::int64_t>(epoch_samples, 1), n, q.workload.batch, plan.accumulation_steps});
+    r.epoch_s = static_cast<double>(r.epoch.steps) * seconds;
     r.epoch_cost = r.epoch_s / 3600 * price_per_hour * n;
     r.efficiency =
         out.counts.empty()

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "sim/model/sampler.h"
 #include "sim/predict/predict.h"
 
 namespace ddpsim::predict {
@@ -14,6 +15,7 @@ struct RankCount {
   Duration step;
   double samples_per_s = 0;
   double efficiency = 1;  // samples/s of a rank, over what the fewest ranks of the list give
+  Epoch epoch;
   double epoch_s = 0;
   double epoch_cost = 0;
 };

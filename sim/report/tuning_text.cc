@@ -184,13 +184,13 @@ std::string cheapest(const predict::Scaling& s) {
 
 std::string scaling_table(const predict::Scaling& scaling) {
   bool priced = scaling.price_per_hour > 0;
-  std::string out = fmt::format("\n{}\n  {:>8} {:>11} {:>12} {:>11} {:>10}{}\n", cheapest(scaling),
-                                "ranks", "step", "samples/s", "of 1 rank", "epoch",
-                                priced ? fmt::format(" {:>12}", "cost") : "");
+  std::string out = fmt::format("\n{}\n  {:>8} {:>11} {:>12} {:>11} {:>9} {:>10}{}\n",
+                                cheapest(scaling), "ranks", "step", "samples/s", "of 1 rank",
+                                "steps", "epoch", priced ? fmt::format(" {:>12}", "cost") : "");
   for (const predict::RankCount& r : scaling.counts)
-    out += fmt::format("  {:>8} {:>11} {:>12.0f} {:>9.1f} % {:>10}{}\n", r.ranks, to_string(r.step),
-                       r.samples_per_s, 100 * r.efficiency, time_of(r.epoch_s),
-                       priced ? fmt::format(" {:>12.2f}", r.epoch_cost) : "");
+    out += fmt::format("  {:>8} {:>11} {:>12.0f} {:>9.1f} % {:>9} {:>10}{}\n", r.ranks,
+                       to_string(r.step), r.samples_per_s, 100 * r.efficiency, r.epoch.steps,
+                       time_of(r.epoch_s), priced ? fmt::format(" {:>12.2f}", r.epoch_cost) : "");
   return out;
 }
 
@@ -272,13 +272,13 @@ std::string tuning_markdown(const TuningHeading& h, const Tuning& t,
                          lever_gain(t, l));
   }
   if (scaling) {
-    out +=
-        "\n" + cheapest(*scaling) +
-        "\n\n| ranks | step | samples/s | of 1 rank | epoch | cost |\n|---|---|---|---|---|---|\n";
+    out += "\n" + cheapest(*scaling) +
+           "\n\n| ranks | step | samples/s | of 1 rank | steps | epoch | cost |\n"
+           "|---|---|---|---|---|---|---|\n";
     for (const predict::RankCount& r : scaling->counts)
-      out +=
-          fmt::format("| {} | {} | {:.0f} | {:.1f} % | {} | {:.2f} |\n", r.ranks, to_string(r.step),
-                      r.samples_per_s, 100 * r.efficiency, time_of(r.epoch_s), r.epoch_cost);
+      out += fmt::format("| {} | {} | {:.0f} | {:.1f} % | {} | {} | {:.2f} |\n", r.ranks,
+                         to_string(r.step), r.samples_per_s, 100 * r.efficiency, r.epoch.steps,
+                         time_of(r.epoch_s), r.epoch_cost);
   }
   return out;
 }

@@ -47,6 +47,8 @@ void add_show(Command& app, Terminal& t);
 void add_trace(Command& app, Terminal& t);
 void add_tune(Command& app, Terminal& t);
 void add_rank_plans(Command& app, Terminal& t);
+void add_epoch(Command& app, Terminal& t);
+void add_goodput(Command& app, Terminal& t);
 void add_run(Command& app, Terminal& t);
 void add_compare(Command& app, Terminal& t);
 void add_validate(Command& app, Terminal& t);

@@ -100,6 +100,17 @@ std::string csv(const Listing& l) {
   return out;
 }
 
+Listing scenarios(const io::Home& home) {
+  Listing l{{"name", "kind", "what"}, {}};
+  for (const auto& name : home.list("scenarios")) {
+    const io::Json d = document(home, "scenarios", name);
+    const bool program = d.contains("steps");
+    l.rows.push_back({name, program ? "program" : "scenario",
+                      program ? d.value("name", name) : d.value("description", "")});
+  }
+  return l;
+}
+
 std::string json(const Listing& l) {
   io::OrderedJson out = io::OrderedJson::array();
   for (const Row& r : l.rows) {
@@ -118,9 +129,10 @@ void add_list(Command& app, Terminal& t) {
     OutputFlags output;
   };
   auto flags = std::make_shared<Flags>();
-  Command* c =
-      app.add_subcommand("list", "List what is shipped: workloads, clusters, profiles, plans");
-  c->add_option("what", flags->what, "workloads, clusters, profiles or plans; default: all");
+  Command* c = app.add_subcommand(
+      "list", "List what is shipped: workloads, clusters, profiles, plans, scenarios");
+  c->add_option("what", flags->what,
+                "workloads, clusters, profiles, plans or scenarios; default: all");
   add_output_flags(*c, flags->output, {"table", "csv", "json"});
   c->callback([&t, flags] {
     io::Home home = home_of(t);
@@ -132,11 +144,13 @@ void add_list(Command& app, Terminal& t) {
     const std::string& what = flags->what;
     if (what.empty()) {
       if (flags->output.format != "table")
-        throw InputError{"list", "name one of workloads, clusters, profiles, plans for --format " +
-                                     flags->output.format};
+        throw InputError{
+            "list", "name one of workloads, clusters, profiles, plans, scenarios for --format " +
+                        flags->output.format};
       write_answer(t, flags->output,
                    "WORKLOADS\n" + table(workloads(home)) + "\nCLUSTERS\n" + table(clusters(home)) +
-                       "\nPROFILES\n" + table(profiles(home)) + "\nPLANS\n" + table(plans()));
+                       "\nPROFILES\n" + table(profiles(home)) + "\nPLANS\n" + table(plans()) +
+                       "\nSCENARIOS\n" + table(scenarios(home)));
     } else if (what == "workloads")
       write_answer(t, flags->output, format(workloads(home)));
     else if (what == "clusters")
@@ -145,11 +159,14 @@ void add_list(Command& app, Terminal& t) {
       write_answer(t, flags->output, format(profiles(home)));
     else if (what == "plans")
       write_answer(t, flags->output, format(plans()));
+    else if (what == "scenarios")
+      write_answer(t, flags->output, format(scenarios(home)));
     else {
-      std::string hint = io::nearest(what, {"workloads", "clusters", "profiles", "plans"});
-      throw InputError{"list " + what, hint.empty()
-                                           ? "expected workloads, clusters, profiles or plans"
-                                           : "unknown (did you mean \"" + hint + "\"?)"};
+      std::string hint =
+          io::nearest(what, {"workloads", "clusters", "profiles", "plans", "scenarios"});
+      throw InputError{"list " + what,
+                       hint.empty() ? "expected workloads, clusters, profiles, plans or scenarios"
+                                    : "unknown (did you mean \"" + hint + "\"?)"};
     }
   });
 }

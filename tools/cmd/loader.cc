@@ -132,6 +132,13 @@ std::size_t size_of(const HardwarePart& h) {
 
 }  // namespace
 
+std::string shipped_scenario(const io::Home& home, const std::string& name) {
+  if (name.empty() || io::exists(name) || name.find('/') != std::string::npos) return name;
+  const std::vector<std::string> shipped = home.list("scenarios");
+  if (std::find(shipped.begin(), shipped.end(), name) == shipped.end()) return name;
+  return home.find("scenarios", name, "scenario");
+}
+
 // Where the parts of one question come from, and whom to blame.
 struct Loader::Place {
   const Settings& settings;
@@ -170,8 +177,9 @@ Loader::Loader(const Terminal& t, const QuestionFlags& flags)
         "--profile",
         "one profile at a time: all devices of a cluster are of one kind; give it once"};
   Settings{flags.sets};  // a bad one is blamed before a word that was meant to be its value
+  flags_.program = shipped_scenario(home_, flags.program);
   if (flags.scenario.empty()) return;
-  scenario_file_ = flags.scenario;
+  scenario_file_ = shipped_scenario(home_, flags.scenario);
   if (flags.scenario.ends_with(".py"))
     throw InputError{
         flags.scenario,
@@ -184,11 +192,11 @@ Loader::Loader(const Terminal& t, const QuestionFlags& flags)
   if (parse_number(flags.scenario))
     throw InputError{flags.scenario,
                      "is no scenario file; a list of values is written with commas: 1,5,25"};
-  if (!io::exists(flags.scenario) && flags.scenario.find('/') == std::string::npos &&
+  if (!io::exists(scenario_file_) && flags.scenario.find('/') == std::string::npos &&
       !flags.scenario.ends_with(".json"))
     throw InputError{flags.scenario,
                      "no such scenario file (a shipped workload is named by --workload, a cluster "
-                     "by --cluster)"};
+                     "by --cluster; ddpsim list scenarios)"};
   scenario_ = io::parse_json(io::read_file(scenario_file_), scenario_file_);
   if (auto slash = scenario_file_.rfind('/'); slash != std::string::npos)
     folder_ = scenario_file_.substr(0, slash + 1);

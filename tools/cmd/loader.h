@@ -51,6 +51,9 @@ struct Asked {
   }
 };
 
+// The path of a shipped scenario or program; any other name as it is.
+std::string shipped_scenario(const io::Home& home, const std::string& name);
+
 // A choice that takes the place of the workload or of the device keeps no measured step; any other
 // takes the factor that was found without it.
 class Loader {

@@ -8,6 +8,7 @@
 #include "sim/predict/memory.h"
 #include "sim/report/text.h"
 #include "sim/strategy/systems.h"
+#include "tools/cmd/epoch_text.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 
@@ -22,6 +23,12 @@ struct Flags {
 };
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// Of a data set of so many samples; 0 = 1.
+Sampling sampling_of(const Loaded& l, std::int64_t samples) {
+  return {std::max<std::int64_t>(samples, 1), l.scenario.ranks, l.workload.batch,
+          l.scenario.plan.accumulation_steps};
+}
 
 // What one of the plans comes to.
 struct Row {
@@ -68,7 +75,9 @@ std::string what_fits(const Loaded& l, const std::vector<Row>& rows) {
                      : "\nnone fits; " + best.name + " would with\n" + out;
 }
 
-std::string table(const Loaded& l, const std::vector<Row>& rows, bool priced) {
+// `epoch`: null = no data set was named.
+std::string table(const Loaded& l, const std::vector<Row>& rows, const Sampling* epoch) {
+  const bool priced = epoch != nullptr;
   std::vector<std::vector<std::string>> cells;
   std::vector<std::string> head{"plan", "step", "samples/s", "exposed", "GiB a GPU"};
   if (priced) head.insert(head.end(), {"epoch", "cost"});
@@ -110,6 +119,7 @@ std::string table(const Loaded& l, const std::vector<Row>& rows, bool priced) {
   }
   for (const Row& r : rows)
     if (r.plan->asked) out += "\n* the plan that was asked for\n";
+  if (epoch) out += "\nan epoch: " + epoch_sentence(*epoch, epoch_of(*epoch)) + "\n";
   out += what_fits(l, rows);
   bool known = false;
   for (const Row& r : rows)
@@ -144,11 +154,12 @@ std::string csv(const std::vector<Row>& rows) {
   return out;
 }
 
-io::OrderedJson json(const Loaded& l, const std::vector<Row>& rows) {
+io::OrderedJson json(const Loaded& l, const std::vector<Row>& rows, const Sampling* epoch) {
   io::OrderedJson j;
   j["schema"] = "ddpsim.ranked_plans/1";
   j["question"] = l.key;
   j["ranks"] = l.scenario.ranks;
+  if (epoch) j["epoch"] = epoch_json(*epoch, epoch_of(*epoch));
   j["plans"] = io::OrderedJson::array();
   for (const Row& r : rows) {
     io::OrderedJson one;
@@ -179,22 +190,28 @@ void rank_plans_command(Terminal& t, const Flags& flags) {
     throw InputError{"--epoch-samples",
                      "is needed for the cost of an epoch: the number of samples of the data set, "
                      "--epoch-samples 1281167"};
-  double samples =
-      flags.samples.empty() ? 0 : parse_positive("--epoch-samples", flags.samples, 1e15);
+  const auto samples =
+      flags.samples.empty()
+          ? std::int64_t{0}
+          : static_cast<std::int64_t>(parse_positive("--epoch-samples", flags.samples, 1e15));
   Loaded l = load(t, flags.question);
   std::vector<predict::RankedPlan> plans = predict::rank_plans(l.question(), l.options);
+  const Sampling sampling = sampling_of(l, samples);
+  const Epoch epoch = epoch_of(sampling);
+  const std::int64_t a_step = sampling.batch * sampling.accumulation * sampling.ranks;
   std::vector<Row> rows;
   for (const predict::RankedPlan& p : plans) {
     Row r{&p, name_of_plan(p), p.prediction ? limit_of(l, p) : "", 0, 0};
-    if (p.prediction && samples > 0) r.epoch_s = samples / p.prediction->samples_per_s;
+    if (p.prediction && samples > 0)
+      r.epoch_s = static_cast<double>(epoch.steps * a_step) / p.prediction->samples_per_s;
     r.epoch_cost = r.epoch_s / 3600 * l.scenario.ranks * price;
     rows.push_back(std::move(r));
   }
   const std::string& format = flags.output.format;
   write_answer(t, flags.output,
-               format == "json"  ? json(l, rows).dump(1) + "\n"
+               format == "json"  ? json(l, rows, samples > 0 ? &sampling : nullptr).dump(1) + "\n"
                : format == "csv" ? csv(rows)
-                                 : table(l, rows, samples > 0));
+                                 : table(l, rows, samples > 0 ? &sampling : nullptr));
 }
 
 }  // namespace

@@ -255,6 +255,8 @@ int run(const std::vector<std::string>& typed, Terminal terminal) {
     add_trace(commands, t);
     add_tune(commands, t);
     add_rank_plans(commands, t);
+    add_epoch(commands, t);
+    add_goodput(commands, t);
     add_run(commands, t);
     add_compare(commands, t);
     add_validate(commands, t);

@@ -1,0 +1,170 @@
+// ddpsim goodput, ddpsim epoch.
+#include <chrono>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words with(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+io::Json json_of(const Words& args) {
+  Outcome o = ddpsim(with(args, {"--format", "json"}));
+  EXPECT_EQ(o.code, 0) << o.err;
+  return o.code == 0 ? io::parse_json(o.out, "stdout") : io::Json();
+}
+
+const Words kJob{"goodput",           "--step", "2s",        "--ranks", "1024",
+                 "--checkpoint-size", "14GB",   "--storage", "5GB/s"};
+const Words kFails{"--mtbf-per-gpu", "20000h"};
+
+TEST(Goodput, SaysTheSameBytesTwice) {
+  for (const char* format : {"table", "csv", "json"}) {
+    const Words asked = with(with(kJob, kFails), {"--format", format});
+    Outcome first = ddpsim(asked);
+    ASSERT_EQ(first.code, 0) << first.err;
+    EXPECT_EQ(first.out, ddpsim(asked).out);
+    EXPECT_NE(first.out, ddpsim(with(asked, {"--seed", "2"})).out);
+  }
+}
+
+TEST(Goodput, SharesSumToOneAndTheClosedFormIsNear) {
+  const io::Json j = json_of(with(kJob, kFails));
+  double sum = 0;
+  for (const io::Json& share : j["shares"]) sum += share.get<double>();
+  EXPECT_NEAR(sum, 1, 1e-9);
+  const double mean = j["goodput"]["mean"].get<double>();
+  EXPECT_NEAR(mean, j["expected_goodput"].get<double>(), 5 * j["goodput"]["error"].get<double>());
+  EXPECT_LE(j["goodput"]["low"].get<double>(), mean);
+  EXPECT_GE(j["goodput"]["high"].get<double>(), mean);
+}
+
+// 16,384 H100, 54 days, 419 unexpected interruptions, "higher than 90 % effective training time"
+// (Llama 3, arXiv:2407.21783, section 3.3.4). Checkpoints of 405 billion parameters (bf16, fp32
+// masters, two states), 2 TB/s sustained (section 3.1.1). Its own restarts are not printed.
+TEST(Goodput, OfLlama3IsAboveNineTenthsAsPublished) {
+  const io::Json j = json_of({"goodput", "--step", "6s", "--ranks", "16384", "--for", "54d",
+                              "--mtbf-per-gpu", "50676h", "--checkpoint-size", "5.67TB",
+                              "--checkpoint-layout", "sharded", "--storage", "2TB/s", "--phase",
+                              "import_torch=60s", "--phase", "process_group=5min"});
+  EXPECT_NEAR(j["failures"].get<double>(), 419, 10);
+  EXPECT_GT(j["goodput"]["mean"].get<double>(), 0.9);
+}
+
+TEST(Goodput, AskedAboutAHundredThousandGpusAnswersAtOnce) {
+  const auto begin = std::chrono::steady_clock::now();
+  const io::Json j = json_of({"goodput", "--step", "10s", "--ranks", "100000", "--mtbf-per-gpu",
+                              "50000h", "--checkpoint-size", "1TB", "--checkpoint-layout",
+                              "sharded", "--storage", "200GB/s"});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));  // measured 0.2
+  EXPECT_GT(j["failures"].get<double>(), 1400);
+}
+
+TEST(Goodput, TakesItsStepAndItsStateFromAPrediction) {
+  const Words question{"--workload", "gpt2-small", "--cluster", "hgx-h100"};
+  const io::Json j =
+      json_of(with({"goodput", "--mtbf-per-gpu", "5000h", "--storage", "1GB/s"}, question));
+  const io::Json p = json_of(with({"predict"}, question));
+  EXPECT_EQ(j["step_ps"], p["summary"]["step_ps"]);
+  // AdamW: weights and two states of four bytes, 124,439,808 parameters.
+  EXPECT_NEAR(j["checkpoints"]["bytes"].get<double>(), 124'439'808.0 * 12, 2e7);
+  EXPECT_EQ(
+      json_of(with({"goodput", "--mtbf-per-gpu", "5000h", "--storage", "1GB/s", "--plan", "fsdp2"},
+                   question))["checkpoints"]["bytes"],
+      j["checkpoints"]["bytes"]);
+}
+
+TEST(Goodput, APhaseThatIsGivenIsSaidToBe) {
+  const io::Json j = json_of(with(with(kJob, kFails), {"--phase", "import_torch=77s"}));
+  int given = 0;
+  for (const io::Json& p : j["phases"]) {
+    EXPECT_FALSE(p["source"].get<std::string>().empty()) << p["name"];
+    if (p["evidence"] != "given") continue;
+    ++given;
+    EXPECT_EQ(p["name"], "import_torch");
+    EXPECT_EQ(p["ps"], 77'000'000'000'000);
+  }
+  EXPECT_EQ(given, 1);
+}
+
+TEST(Goodput, RefusesWithARemedy) {
+  const std::vector<std::pair<Words, const char*>> cases{
+      {{"goodput", "--step", "2s", "--ranks", "8"}, "--mtbf-per-gpu 50000h"},
+      {with({"goodput", "--step", "2s"}, kFails), "--ranks 1024"},
+      {with({"goodput", "--step", "2s", "--ranks", "8"}, kFails), "--checkpoint-stall"},
+      {with(with(kJob, kFails), {"--mtbf-per-host", "5h"}), "give one of them"},
+      {with(with(kJob, kFails), {"--phase", "import_toch=3s"}), "did you mean import_torch=...?"},
+      {with(with(kJob, kFails), {"--phase", "sync=3s"}), "write NAME=TIME with one of"},
+      {with(with(kJob, kFails), {"--failure", "host"}), "--spares 4"},
+      {with(with(kJob, kFails), {"--workload", "resnet50"}), "so does --step"},
+      {with(with(kJob, kFails), {"--for", "1y"}), "30d"},
+      {with(with(kJob, kFails), {"--for", "101d"}), "100 days"},
+      {with(with(kJob, kFails), {"--for", "1s"}), "shorter than a step"},
+      {with(with(kJob, kFails), {"--checkpoint", "0steps"}), "expected a whole number"},
+      {with(with(kJob, kFails), {"--checkpoint", "often"}), "expected a time"},
+      {with(with(kJob, kFails), {"--asynchronous"}), "--snapshot 20GB/s"},
+      {with(with(kJob, kFails), {"--snapshot", "20GB/s"}), "is of --asynchronous"},
+      {with(with(kJob, kFails), {"--recovery", "horovod_elastic"}), "--network 400Gb/s"},
+      {with(with(kJob, kFails), {"--min-hosts", "129"}), "1 to 128"},
+      {with(kJob, {"--mtbf-per-gpu", "1s"}), "is the unit right?"},
+      {with(kJob, {"--lose", "2h:0"}), "expected a whole number"},
+      {with(kJob, {"--mtbf-per-gpu", "2000s", "--for", "100d"}), "--courses 1"},
+  };
+  for (const auto& [args, words] : cases) expect_refusal(args, words);
+}
+
+TEST(Goodput, TorchftNeedsNoCheckpoints) {
+  const io::Json j =
+      json_of(with(with(kJob, kFails), {"--recovery", "torchft", "--network", "400Gb/s"}));
+  EXPECT_FALSE(j.contains("checkpoints"));
+  EXPECT_TRUE(j["expected_goodput"].is_null());
+  EXPECT_GT(j["goodput"]["mean"].get<double>(), 0.99);
+}
+
+TEST(Epoch, SaysStepsAndTheLastBatch) {
+  expect_answer({"epoch", "--epoch-samples", "60000", "--ranks", "7", "--batch", "64"},
+                {"8572 samples a rank (4 that somebody has already are repeated)",
+                 "134 steps an epoch", "the last batch has 60 of 64 samples"});
+  expect_answer({"epoch", "--epoch-samples", "10", "--ranks", "3", "--batch", "8", "--drop-last",
+                 "--drop-last-batch"},
+                {"no step: not one whole batch"});
+  expect_answer({"epoch", "--epoch-samples", "10", "--ranks", "3", "--batch", "3", "--rank", "2",
+                 "--no-shuffle"},
+                {"batch 0: 2 5 8", "batch 1: 1"});
+}
+
+TEST(Epoch, OfAWorkloadIsTheOneThatTuneAndRankPlansCount) {
+  const Words question{"--workload", "resnet50",        "--cluster",
+                       "hgx-h100",   "--epoch-samples", "1281167"};
+  const io::Json e = json_of(with({"epoch"}, question));
+  const io::Json plans = json_of(with({"rank-plans"}, question));
+  EXPECT_EQ(e["steps"], (1281167 + 8 * 32 - 1) / (8 * 32));
+  for (const char* key : {"steps", "last_batch", "repeated", "samples_per_rank"})
+    EXPECT_EQ(plans["epoch"][key], e[key]) << key;
+  for (const io::Json& p : plans["plans"])
+    if (p["asked"] == true) {
+      EXPECT_NEAR(p["epoch_s"].get<double>(), e["epoch_s"].get<double>(), 0.01);
+    }
+  const io::Json tuned = json_of(with({"tune"}, question))["scaling"]["by_ranks"];
+  EXPECT_EQ(tuned.back()["steps"], e["steps"]);
+  EXPECT_EQ(tuned.back()["last_batch"], e["last_batch"]);
+}
+
+TEST(Epoch, RefusesWithARemedy) {
+  expect_refusal({"epoch", "--ranks", "3"}, "--epoch-samples 1281167");
+  expect_refusal({"epoch", "--epoch-samples", "10", "--ranks", "3"}, "--batch 32");
+  expect_refusal({"epoch", "--epoch-samples", "10", "--ranks", "3", "--batch", "2", "--rank", "3"},
+                 "0 to 2");
+  expect_refusal({"epoch", "--epoch-samples", "10", "--workload", "resnet50", "--cluster",
+                  "hgx-h100", "--batch", "3"},
+                 "--set workload.batch=3");
+}
+
+}  // namespace
+}  // namespace ddpsim::test
