@@ -100,16 +100,15 @@ Duration median_of(std::vector<Duration> v) {
   return v[(v.size() - 1) / 2];
 }
 
-// The replay of one step. Times count from each rank's begin of the step.
+// The replay of one step. Times count from the begin of the step on the rank that began it last.
 class Replay {
  public:
   Replay(const TracedRanks& job, std::size_t step) {
+    TimePoint zero = job.begin(step);
     for (const RankTrace& r : job.ranks) {
       const TracedStep& t = r.steps[step];
-      TimePoint zero = t.iteration.begin + r.offset;
       gradients_.push_back(t.gradients_end + r.offset - zero);
       rest_.push_back(t.iteration.end - t.reduced);
-      zero_.push_back(zero);
     }
     TimePoint before{INT64_MIN};
     for (const TracedCollective& c : job.collectives) {
@@ -117,7 +116,7 @@ class Replay {
           c.message.operation != Operation::AllReduce)
         continue;
       Reduce x;
-      for (const auto& a : c.arrivals) x.arrivals.emplace_back(a.of, a.at - zero_[a.of]);
+      for (const auto& a : c.arrivals) x.arrivals.emplace_back(a.of, a.at - zero);
       x.transfer = std::max(c.end() - std::max(c.last(), before), Duration{});
       before = std::max(before, c.end());
       reduces_.push_back(std::move(x));
@@ -145,7 +144,8 @@ class Replay {
     for (const Reduce& x : reduces_) {
       std::vector<Duration> arrivals;
       for (const auto& [of, at] : x.arrivals) arrivals.push_back(at);
-      Duration last = alike ? median_of(arrivals) : *std::max_element(arrivals.begin(), arrivals.end());
+      Duration last =
+          alike ? median_of(arrivals) : *std::max_element(arrivals.begin(), arrivals.end());
       end = std::max(end, last);
       if (!free) end += x.transfer;
     }
@@ -163,7 +163,6 @@ class Replay {
   std::vector<Duration> gradients_;
   std::vector<Duration> rest_;    // from the update on
   std::vector<Duration> copies_;  // after the last collective, before the update
-  std::vector<TimePoint> zero_;
   std::vector<Reduce> reduces_;
 };
 
@@ -214,8 +213,8 @@ TraceExplanation explain_traces(const TracedRanks& job) {
       r.waiting += std::max(t.length() - computed.back(), Duration{});
       out.exposed_other += std::max(t.length() - computed.back(), Duration{});
     }
-    std::size_t most = static_cast<std::size_t>(
-        std::max_element(computed.begin(), computed.end()) - computed.begin());
+    std::size_t most = static_cast<std::size_t>(std::max_element(computed.begin(), computed.end()) -
+                                                computed.begin());
     Duration all;
     for (Duration d : computed) all += d;
     out.skew += computed[most] - mean(all, static_cast<std::int64_t>(computed.size()));

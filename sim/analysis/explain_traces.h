@@ -15,10 +15,10 @@ struct CollectiveStory {
   std::string place;
   std::int64_t bytes = -1;  // -1 = not said
   int ranks = 0;
-  int steps = 0;          // in which it was seen
-  Duration waited;        // first arrival to last: mean
-  Duration transfer;      // last arrival to last completion: mean
-  Duration exposed_late;  // of what nothing covered, until the last rank came: mean over ranks
+  int steps = 0;             // in which it was seen
+  Duration waited;           // first arrival to last: mean
+  Duration transfer;         // last arrival to last completion: mean
+  Duration exposed_late;     // of what nothing covered, until the last rank came: mean over ranks
   Duration exposed_network;  // and from then on
   int late_rank = 0;         // that came last most often
   int late_steps = 0;        // how often it did
@@ -27,8 +27,8 @@ struct CollectiveStory {
 
 struct RankStory {
   int rank = 0;
-  Duration forward;    // means over steps
-  Duration backward;   // gradients, with DDP's hooks
+  Duration forward;   // means over steps
+  Duration backward;  // gradients, with DDP's hooks
   Duration optimizer;
   Duration computing;  // all of them
   Duration waiting;    // in no phase of computation: for late ranks, the network, copies
@@ -45,11 +45,11 @@ struct WhatIf {
 };
 
 struct TraceExplanation {
-  Duration step;         // mean
+  Duration step;  // mean
   Duration step_least;
   Duration step_most;
   int steps = 0;
-  Duration skew;  // slowest rank's computation less the mean over ranks: mean over steps
+  Duration skew;    // slowest rank's computation less the mean over ranks: mean over steps
   int slowest = 0;  // rank that computed longest most often
   int slowest_steps = 0;
   Duration exposed_late;     // mean over ranks and steps: waited for ranks that came late

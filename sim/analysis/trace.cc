@@ -147,8 +147,12 @@ std::optional<TracedStep> traced_step(const Trace& trace, const Iteration& itera
         step.backward_end = found ? std::max(step.backward_end, e.end) : e.end;
         found = true;
         break;
-      case Traced::Wrapper: step.wrapped = true; break;
-      case Traced::Sharded: step.sharded = true; break;
+      case Traced::Wrapper:
+        step.wrapped = true;
+        break;
+      case Traced::Sharded:
+        step.sharded = true;
+        break;
       case Traced::CopyToGrad:
         step.wrapped = true;
         copied = std::max(copied, e.end);
@@ -157,9 +161,14 @@ std::optional<TracedStep> traced_step(const Trace& trace, const Iteration& itera
         collectives.emplace_back(e.begin, e.end);
         reduced = std::max(reduced, e.end);
         break;
-      case Traced::Optimizer: step.optimizer = trace.names[e.detail]; break;
-      case Traced::Input: step.input += std::min(e.end, end) - e.begin; break;
-      default: break;
+      case Traced::Optimizer:
+        step.optimizer = trace.names[e.detail];
+        break;
+      case Traced::Input:
+        step.input += std::min(e.end, end) - e.begin;
+        break;
+      default:
+        break;
     }
   }
   if (!found) return std::nullopt;

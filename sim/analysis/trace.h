@@ -36,9 +36,9 @@ struct TraceEvent {
   TimePoint begin;
   TimePoint end;
   Traced what = Traced::Node;
-  std::uint32_t thread = 0;           // of the host, or a stream; numbered as they were met
-  std::uint32_t detail = kNothing;    // index into names, gradients or messages, by `what`
-  std::int64_t correlation = -1;      // of a launch and of what it launched; -1 = none
+  std::uint32_t thread = 0;         // of the host, or a stream; numbered as they were met
+  std::uint32_t detail = kNothing;  // index into names, gradients or messages, by `what`
+  std::int64_t correlation = -1;    // of a launch and of what it launched; -1 = none
 };
 
 // Of Accumulated: what record_shapes=True says of the gradient.
@@ -63,11 +63,11 @@ struct TracedMessage {
 
 struct Trace {
   std::string file;
-  int rank = -1;    // as the file says; -1 = it does not
-  int world = 0;    // 0 = not said
+  int rank = -1;  // as the file says; -1 = it does not
+  int world = 0;  // 0 = not said
   std::string backend;
-  std::string gpu;  // name of the first device; "" = none
-  bool kineto = false;  // categories and arguments; false: a list of names and times alone
+  std::string gpu;           // name of the first device; "" = none
+  bool kineto = false;       // categories and arguments; false: a list of names and times alone
   std::int64_t base_us = 0;  // of the file's clock: where the events' times count from
   std::vector<TraceEvent> events;  // by begin; the longer of two that begin together first
   std::vector<std::string> names;
@@ -88,7 +88,7 @@ struct Iteration {
 std::vector<Iteration> iterations(const Trace& trace);
 
 // Where the time of one iteration goes, as a Workload says it: computation without what
-// DistributedDataParallel adds. MODEL.md 7.1 has the equations.
+// DistributedDataParallel adds. sim/MODEL.md 6.3.
 struct TracedStep {
   Iteration iteration;
   StepTimes times;                       // ready: one per arrival

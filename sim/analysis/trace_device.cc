@@ -1,8 +1,8 @@
 // A kernel belongs to the phase in which the host enqueued it (its launch has its correlation), and
 // a phase ends with its last kernel:
-//   F = last end of forward's, B = of backward's, O = of the update's, P = O of the iteration before
-//   forward = F - P - idle time behind broadcasts    backward = B - F - hooks
-//   optimizer = O - max(B, end of the last collective before the update) - copies of buckets
+//   F = last end of forward's, B = of backward's, O = of the update's, P = O of the iteration
+//   before forward = F - P - idle time behind broadcasts    backward = B - F - hooks optimizer = O
+//   - max(B, end of the last collective before the update) - copies of buckets
 // Of hooks: their kernels, and time in which the device is idle while the host runs them.
 #include "sim/analysis/trace_device.h"
 
@@ -16,11 +16,14 @@ struct Launched {
   TimePoint at;
 };
 
-// When the host enqueued what; by correlation.
-std::vector<Launched> launches(const Trace& trace) {
+// When the host enqueued what, in [from, to); by correlation.
+std::vector<Launched> launches(const Trace& trace, TimePoint from, TimePoint to) {
   std::vector<Launched> out;
-  for (const TraceEvent& e : trace.events)
-    if (e.what == Traced::Launch && e.correlation >= 0) out.push_back({e.correlation, e.begin});
+  auto at = std::lower_bound(trace.events.begin(), trace.events.end(), from,
+                             [](const TraceEvent& e, TimePoint t) { return e.begin < t; });
+  for (; at != trace.events.end() && at->begin < to; ++at)
+    if (at->what == Traced::Launch && at->correlation >= 0)
+      out.push_back({at->correlation, at->begin});
   std::sort(out.begin(), out.end(), [](const Launched& a, const Launched& b) {
     return a.correlation != b.correlation ? a.correlation < b.correlation : a.at < b.at;
   });
@@ -28,9 +31,8 @@ std::vector<Launched> launches(const Trace& trace) {
 }
 
 const Launched* find(const std::vector<Launched>& all, std::int64_t correlation) {
-  auto at = std::lower_bound(
-      all.begin(), all.end(), correlation,
-      [](const Launched& l, std::int64_t c) { return l.correlation < c; });
+  auto at = std::lower_bound(all.begin(), all.end(), correlation,
+                             [](const Launched& l, std::int64_t c) { return l.correlation < c; });
   return at == all.end() || at->correlation != correlation ? nullptr : &*at;
 }
 
@@ -120,10 +122,9 @@ DeviceStep device_step(const Trace& trace, const Iteration& iteration,
   auto [begin, end, thread] = iteration;
   TimePoint b0 = host.backward_begin;
   TimePoint b1 = host.backward_end;
-  std::vector<Launched> launched = launches(trace);
+  std::vector<Launched> launched = launches(trace, before ? before->begin : begin, end);
   std::vector<Work> work = enqueued(trace, launched, Traced::Device, begin, end);
-  std::vector<Work> collectives =
-      enqueued(trace, launched, Traced::DeviceCollective, begin, end);
+  std::vector<Work> collectives = enqueued(trace, launched, Traced::DeviceCollective, begin, end);
   TimePoint from = begin;
   if (before) {
     std::vector<Work> earlier =

@@ -14,8 +14,8 @@ bool on_a_device(const Trace& trace, const Iteration& iteration);
 
 struct DeviceStep {
   StepTimes times;
-  Duration hooks;                   // kernels of DDP during backward
-  TimePoint forward_begin;          // as in TracedStep
+  Duration hooks;           // kernels of DDP during backward
+  TimePoint forward_begin;  // as in TracedStep
   TimePoint forward_end;
   TimePoint gradients_end;
   TimePoint reduced;

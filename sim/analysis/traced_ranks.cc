@@ -50,7 +50,8 @@ std::vector<Seen> seen_in(const Trace& trace, const TracedStep& step) {
     if (at == launched.end()) continue;
     Seen s{at->second, e.begin, e.end, trace.messages[e.detail], {}};
     for (const TraceEvent* h : host)
-      if (h->begin <= s.issued && s.issued <= h->end) complete(s.message, trace.messages[h->detail]);
+      if (h->begin <= s.issued && s.issued <= h->end)
+        complete(s.message, trace.messages[h->detail]);
     out.push_back(std::move(s));
   }
   if (!device)
@@ -83,9 +84,9 @@ void number_ranks(std::vector<Trace>& traces, TracedRanks& job) {
                    [](const RankTrace& a, const RankTrace& b) { return a.rank < b.rank; });
   for (std::size_t k = 1; k < job.ranks.size(); ++k)
     if (job.ranks[k].rank == job.ranks[k - 1].rank)
-      throw InputError{job.ranks[k].trace.file,
-                       "is of rank " + std::to_string(job.ranks[k].rank) + ", as " +
-                           job.ranks[k - 1].trace.file + " is; give one trace of each rank"};
+      throw InputError{job.ranks[k].trace.file, "is of rank " + std::to_string(job.ranks[k].rank) +
+                                                    ", as " + job.ranks[k - 1].trace.file +
+                                                    " is; give one trace of each rank"};
 }
 
 void match_steps(TracedRanks& job) {
@@ -99,13 +100,14 @@ void match_steps(TracedRanks& job) {
     job.notes.push_back("the ranks recorded " + std::to_string(least) + " to " +
                         std::to_string(most) + " steps: the last " + std::to_string(least) +
                         " of each are taken for the same");
-  for (RankTrace& r : job.ranks) r.steps.erase(r.steps.begin(), r.steps.end() - static_cast<std::ptrdiff_t>(least));
+  for (RankTrace& r : job.ranks)
+    r.steps.erase(r.steps.begin(), r.steps.end() - static_cast<std::ptrdiff_t>(least));
 }
 
 std::string place_of(const Seen& s, const TracedStep& step) {
-  return s.issued < step.backward_begin ? "forward"
-         : s.issued < step.backward_end ? "backward"
-                                        : "update";
+  // A backend's threads may take up the last bucket when backward is over.
+  TimePoint end = step.wrapped ? std::max(step.backward_end, step.update_begin) : step.backward_end;
+  return s.issued < step.backward_begin ? "forward" : s.issued < end ? "backward" : "update";
 }
 
 void name_them(std::vector<TracedCollective>& all, bool wrapped) {
@@ -200,9 +202,9 @@ void match_collectives(TracedRanks& job, std::size_t step, std::vector<TracedCol
 }  // namespace
 
 TimePoint TracedCollective::first() const {
-  return std::min_element(arrivals.begin(), arrivals.end(), [](const Arrival& a, const Arrival& b) {
-           return a.at < b.at;
-         })->at;
+  return std::min_element(arrivals.begin(), arrivals.end(),
+                          [](const Arrival& a, const Arrival& b) { return a.at < b.at; })
+      ->at;
 }
 std::size_t TracedCollective::latest() const {
   return static_cast<std::size_t>(
@@ -214,9 +216,9 @@ TimePoint TracedCollective::last() const {
   return arrivals[latest()].at;
 }
 TimePoint TracedCollective::end() const {
-  return std::max_element(arrivals.begin(), arrivals.end(), [](const Arrival& a, const Arrival& b) {
-           return a.end < b.end;
-         })->end;
+  return std::max_element(arrivals.begin(), arrivals.end(),
+                          [](const Arrival& a, const Arrival& b) { return a.end < b.end; })
+      ->end;
 }
 
 TimePoint TracedRanks::begin(std::size_t step) const {
@@ -277,7 +279,8 @@ Run run_of(const TracedRanks& job, const std::vector<std::string>& names) {
   Duration median = ranked(lengths, 0.5);
   for (Duration d : lengths) off.push_back(std::max(d - median, median - d));
   std::sort(off.begin(), off.end());
-  run.quality.spread = static_cast<double>(ranked(off, 0.5).ps) / static_cast<double>(std::max<std::int64_t>(median.ps, 1));
+  run.quality.spread = static_cast<double>(ranked(off, 0.5).ps) /
+                       static_cast<double>(std::max<std::int64_t>(median.ps, 1));
   constexpr double kNoisy = 0.01;
   if (run.quality.spread > kNoisy) {
     run.quality.verdict = Verdict::Noisy;
@@ -286,18 +289,21 @@ Run run_of(const TracedRanks& job, const std::vector<std::string>& names) {
   std::size_t from = job.steps() > kMostSteps ? job.steps() - kMostSteps : 0;
   for (std::size_t s = from; s < job.steps(); ++s) {
     TimePoint zero = job.begin(s);
-    auto span = [&](const RankTrace& r, Lane lane, const std::string& op, TimePoint begin,
-                    TimePoint end) -> Span& {
+    // Times on the first rank's clock.
+    auto add = [&](const RankTrace& r, Lane lane, const std::string& op, TimePoint begin,
+                   TimePoint end) -> Span& {
       Span x;
       x.step = static_cast<int>(s);
       x.actor = r.rank;
       x.lane = lane;
       x.op = op;
-      x.begin = TimePoint{(begin + r.offset - zero).ps};
-      x.end = TimePoint{std::max((end + r.offset - zero).ps, x.begin.ps)};
+      x.begin = TimePoint{(begin - zero).ps};
+      x.end = std::max(TimePoint{(end - zero).ps}, x.begin);
       x.ready = x.begin;
       return run.spans.emplace_back(std::move(x));
     };
+    auto span = [&](const RankTrace& r, Lane lane, const std::string& op, TimePoint begin,
+                    TimePoint end) { add(r, lane, op, begin + r.offset, end + r.offset); };
     for (const RankTrace& r : job.ranks) {
       const TracedStep& t = r.steps[s];
       span(r, Lane::Compute, "fwd", t.forward_begin, t.forward_end);
@@ -313,12 +319,7 @@ Run run_of(const TracedRanks& job, const std::vector<std::string>& names) {
     for (const TracedCollective& c : job.collectives) {
       if (static_cast<std::size_t>(c.step) != s) continue;
       for (const auto& a : c.arrivals) {
-        const RankTrace& r = job.ranks[a.of];
-        Span& x = span(r, Lane::Comm, c.name, a.at, a.end);
-        Duration offset = r.offset;
-        // Already on the first rank's clock.
-        x.ready = TimePoint{x.begin.ps - offset.ps};
-        x.end = TimePoint{x.end.ps - offset.ps};
+        Span& x = add(job.ranks[a.of], Lane::Comm, c.name, a.at, a.end);
         x.begin = std::min(std::max(x.ready, TimePoint{(c.last() - zero).ps}), x.end);
         x.bytes = std::max<std::int64_t>(c.message.bytes(), 0);
       }

@@ -25,9 +25,9 @@ struct TracedCollective {
     TimePoint at;        // on the first rank's clock
     TimePoint end;
   };
-  int step = 0;    // index into RankTrace::steps
-  int number = 0;  // of its name, within the step
-  std::string name;  // "allreduce/bucket.0", "broadcast/buffers.1", "all_gather/traced.0"
+  int step = 0;       // index into RankTrace::steps
+  int number = 0;     // of its name, within the step
+  std::string name;   // "allreduce/bucket.0", "broadcast/buffers.1", "all_gather/traced.0"
   std::string place;  // "forward", "backward" or "update": where the first rank began it
   TracedMessage message;
   std::vector<Arrival> arrivals;  // ranks in order
@@ -39,7 +39,7 @@ struct TracedCollective {
 };
 
 struct TracedRanks {
-  std::vector<RankTrace> ranks;  // by rank
+  std::vector<RankTrace> ranks;               // by rank
   std::vector<TracedCollective> collectives;  // by step, then in the order of the first rank
   Duration offset_bound;  // how far the clocks may still be apart: half of what 80 % of the ends of
                           // collectives differ by

@@ -40,15 +40,15 @@ void check_count(const Trace& trace, const TracedStep& step, const Workload& m) 
   std::size_t wanted = m.arrival.size();
   if (seen == wanted) return;
   std::string say = "of this iteration " + std::to_string(seen) +
-                    " gradients arrive, and the model " + m.name + " has " +
-                    std::to_string(wanted);
+                    " gradients arrive, and the model " + m.name + " has " + std::to_string(wanted);
   if (seen > wanted && seen % wanted == 0)
     throw InputError{trace.file, say + ": it accumulates " + std::to_string(seen / wanted) +
                                      " micro-steps; record steps of one, and predict with --set "
                                      "accumulation_steps=" +
                                      std::to_string(seen / wanted)};
-  throw InputError{trace.file, say + "; name the model that was trained (--model), or record "
-                                     "with record_shapes=True and leave --model out"};
+  throw InputError{trace.file, say +
+                                   "; name the model that was trained (--model), or record "
+                                   "with record_shapes=True and leave --model out"};
 }
 
 void join(const Trace& trace, const TracedStep& step, const Workload& m, ImportedWorkload& out) {
@@ -66,10 +66,11 @@ void join(const Trace& trace, const TracedStep& step, const Workload& m, Importe
         const TracedGradient& g = trace.gradients[step.gradients[i]];
         const Tensor& t = m.tensors[m.arrival[i]];
         if (g.shape != t.shape)
-          throw InputError{trace.file, "gradient " + std::to_string(i) + " has shape " +
-                                           text_of(g.shape) + ", and " + t.name + " of the model " +
-                                           m.name + " " + text_of(t.shape) +
-                                           "; name the model that was trained, or leave --model out"};
+          throw InputError{trace.file,
+                           "gradient " + std::to_string(i) + " has shape " + text_of(g.shape) +
+                               ", and " + t.name + " of the model " + m.name + " " +
+                               text_of(t.shape) +
+                               "; name the model that was trained, or leave --model out"};
       }
     }
     return;
@@ -106,15 +107,16 @@ void read_optimizer(const TracedStep& step, const Workload* model, ImportedWorkl
   Optimizer& o = out.workload.optimizer;
   if (model) o = model->optimizer;
   std::string lower;
-  for (char c : step.optimizer) lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (char c : step.optimizer)
+    lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   auto has = [&](const char* word) { return lower.find(word) != std::string::npos; };
   bool lamb = has("lamb");
   bool adamw = has("adamw");
   bool known = lamb || has("adam") || lower == "sgd" || has("fusedsgd");
-  Optimizer::Kind kind = lamb         ? Optimizer::Kind::Lamb
-                         : adamw      ? Optimizer::Kind::AdamW
+  Optimizer::Kind kind = lamb          ? Optimizer::Kind::Lamb
+                         : adamw       ? Optimizer::Kind::AdamW
                          : has("adam") ? Optimizer::Kind::Adam
-                                      : Optimizer::Kind::Sgd;
+                                       : Optimizer::Kind::Sgd;
   if (!model || (known && kind != o.kind)) o = {.kind = kind, .fused = has("fused")};
   if (!known && !step.optimizer.empty())
     out.notes.push_back("the optimizer " + step.optimizer +
@@ -133,7 +135,7 @@ std::int64_t reduced_elements(const Trace& trace, const TracedStep& step) {
     const TracedMessage& m = trace.messages[e.detail];
     if (m.operation != Operation::AllReduce) continue;
     if (m.elements < 0) return -1;
-    sum += m.elements;
+    sum = saturating_add(sum, m.elements);
   }
   return sum;
 }
@@ -152,8 +154,10 @@ ImportedWorkload workload_of(const Trace& trace, const ImportSetting& setting,
                      "makes one gradient of many: import a trace of the bare model on one rank, "
                      "and predict with --set system=pytorch_fsdp"};
   if (step.gradients.empty())
-    throw InputError{trace.file, "no gradient is accumulated in its iterations "
-                                 "(torch::autograd::AccumulateGrad is nowhere); " + remedy};
+    throw InputError{trace.file,
+                     "no gradient is accumulated in its iterations "
+                     "(torch::autograd::AccumulateGrad is nowhere); " +
+                         remedy};
   Workload& w = out.workload;
   w.name = setting.name;
   w.model = setting.name;
@@ -165,7 +169,8 @@ ImportedWorkload workload_of(const Trace& trace, const ImportSetting& setting,
   if (!setting.model && !shapes)
     throw InputError{trace.file,
                      "nothing in it says how large the gradients are. Name the model's parameters "
-                     "(--model FILE: a workload, such as ddpsim describe writes), or " + remedy};
+                     "(--model FILE: a workload, such as ddpsim describe writes), or " +
+                         remedy};
   if (setting.model)
     join(trace, step, *setting.model, out);
   else
@@ -185,8 +190,9 @@ ImportedWorkload workload_of(const Trace& trace, const ImportSetting& setting,
     out.notes.push_back(std::to_string(step.undefined) +
                         " parameters received no gradient, and are left out");
   if (!trace.kineto)
-    out.notes.push_back("the trace has whole microseconds and no arguments: its PyTorch was built "
-                        "without Kineto");
+    out.notes.push_back(
+        "the trace has whole microseconds and no arguments: its PyTorch was built "
+        "without Kineto");
   if (step.wrapped)
     out.notes.push_back("of an iteration of " + to_string(step.length()) +
                         ", hooks of DistributedDataParallel (" + to_string(step.hooks) +

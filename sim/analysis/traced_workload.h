@@ -11,7 +11,7 @@ namespace ddpsim::analysis {
 
 struct ImportSetting {
   std::string name;
-  int batch = 0;  // samples per rank; 0 = the model's, or 1
+  int batch = 0;                    // samples per rank; 0 = the model's, or 1
   const Workload* model = nullptr;  // whose tensors these are; none: the trace's own shapes
   std::optional<Precision> precision;
   std::string device;  // name of the CPU; of a GPU the trace says it

@@ -17,7 +17,8 @@ constexpr int kGzipWindow = 15 + 16;  // zlib's windowBits: 32 KiB window, gzip 
 }  // namespace
 
 struct ByteStream::State {
-  State(const std::string& file, int number) : path(file), descriptor(number), packed(kStreamBlock) {}
+  State(const std::string& file, int number)
+      : path(file), descriptor(number), packed(kStreamBlock) {}
   ~State() {
     if (gzip) inflateEnd(&z);
   }

@@ -16,9 +16,7 @@ class ByteStream {
   ByteStream(const ByteStream&) = delete;
   ByteStream& operator=(const ByteStream&) = delete;
   // Whether there is a byte at the place that was reached, which current() is.
-  bool at_end() {
-    return at_ == filled_ && !refill();
-  }
+  bool at_end() { return at_ == filled_ && !refill(); }
   char current() const { return block_[at_]; }
   void next() { ++at_; }
   // Bytes before current().

@@ -14,7 +14,9 @@ using analysis::Traced;
 constexpr std::size_t kMostEvents = 30'000'000;  // kept: 1.5 GB
 constexpr std::size_t kMostNames = 1'000'000;
 
-bool starts(const std::string& name, const char* with) { return name.starts_with(with); }
+bool starts(const std::string& name, const char* with) {
+  return name.starts_with(with);
+}
 
 // "nccl:all_reduce", "gloo:allreduce", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)"
 std::optional<Operation> operation_in(std::string name) {
@@ -25,7 +27,8 @@ std::optional<Operation> operation_in(std::string name) {
     if (c != '_' && c != ' ') letters += c;
   }
   for (auto [word, operation] :
-       {std::pair{"allreduce", Operation::AllReduce}, std::pair{"reducescatter", Operation::ReduceScatter},
+       {std::pair{"allreduce", Operation::AllReduce},
+        std::pair{"reducescatter", Operation::ReduceScatter},
         std::pair{"allgather", Operation::AllGather}, std::pair{"alltoall", Operation::AllToAll},
         std::pair{"broadcast", Operation::Broadcast}, std::pair{"sendrecv", Operation::SendRecv},
         std::pair{":send", Operation::SendRecv}, std::pair{":recv", Operation::SendRecv},
@@ -35,15 +38,22 @@ std::optional<Operation> operation_in(std::string name) {
 }
 
 std::optional<DType> dtype_in(const std::string& type) {
-  static const std::map<std::string, DType> known{
-      {"float", DType::Float32},         {"float32", DType::Float32},
-      {"half", DType::Float16},          {"c10::half", DType::Float16},
-      {"float16", DType::Float16},       {"bfloat16", DType::BFloat16},
-      {"c10::bfloat16", DType::BFloat16}, {"double", DType::Float64},
-      {"long", DType::Int64},            {"long int", DType::Int64},
-      {"int", DType::Int32},             {"unsigned char", DType::UInt8},
-      {"byte", DType::UInt8},            {"char", DType::UInt8},
-      {"signed char", DType::UInt8},     {"bool", DType::Bool}};
+  static const std::map<std::string, DType> known{{"float", DType::Float32},
+                                                  {"float32", DType::Float32},
+                                                  {"half", DType::Float16},
+                                                  {"c10::half", DType::Float16},
+                                                  {"float16", DType::Float16},
+                                                  {"bfloat16", DType::BFloat16},
+                                                  {"c10::bfloat16", DType::BFloat16},
+                                                  {"double", DType::Float64},
+                                                  {"long", DType::Int64},
+                                                  {"long int", DType::Int64},
+                                                  {"int", DType::Int32},
+                                                  {"unsigned char", DType::UInt8},
+                                                  {"byte", DType::UInt8},
+                                                  {"char", DType::UInt8},
+                                                  {"signed char", DType::UInt8},
+                                                  {"bool", DType::Bool}};
   std::string lower;
   for (char c : type) lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   auto at = known.find(lower);
@@ -123,11 +133,11 @@ class Collector {
     event.correlation = e.correlation;
     if (*what == Traced::Optimizer) event.detail = named(optimizer_in(e.name));
     if (*what == Traced::Accumulated && e.typed) event.detail = gradient(e);
-    if (*what == Traced::Collective || *what == Traced::DeviceCollective)
-      event.detail = message(e);
+    if (*what == Traced::Collective || *what == Traced::DeviceCollective) event.detail = message(e);
     if (trace_.events.size() == kMostEvents)
-      throw InputError{trace_.file, "its iterations hold more than 30 million events; record fewer "
-                                    "(schedule(active=3)), or read fewer (--iterations 1)"};
+      throw InputError{trace_.file,
+                       "its iterations hold more than 30 million events; record fewer "
+                       "(schedule(active=3)), or read fewer (--iterations 1)"};
     trace_.events.push_back(event);
   }
 
@@ -218,8 +228,10 @@ analysis::Trace read_kineto(const std::string& path, int iterations) {
   analysis::Trace marks = collect(path, true, {INT64_MIN}, {INT64_MAX});
   std::vector<analysis::Iteration> all = analysis::iterations(marks);
   if (all.empty())
-    throw InputError{path, "no whole iteration is in this trace: of ProfilerStep#N none holds an "
-                           "Optimizer.step, and no Optimizer.step comes twice; " + kineto_remedy()};
+    throw InputError{path,
+                     "no whole iteration is in this trace: of ProfilerStep#N none holds an "
+                     "Optimizer.step, and no Optimizer.step comes twice; " +
+                         kineto_remedy()};
   // One more, whose last kernel is where the first one begins.
   std::size_t kept = std::min(all.size(), static_cast<std::size_t>(iterations) + 1);
   // Kernels of the last iteration may run after its end: as long again is enough.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMostDepth = 64;
 constexpr std::int64_t kMostDuration = 1'000'000'000'000;  // microseconds: eleven days
-constexpr std::size_t kMostValue = 64u << 20;  // bytes of one value
+constexpr std::size_t kMostValue = 64u << 20;              // bytes of one value
 
 struct Microseconds {
   std::int64_t us = -1;
@@ -145,25 +145,39 @@ class Handler {
     std::size_t inside = depth() - events_at_;  // 1: of the event, 2: of its arguments
     const std::string& key = keys_[events_at_];
     if (inside == 1) {
-      if (key == "ph") event_.phase = text;
-      else if (key == "cat") event_.category = text;
-      else if (key == "name") event_.name = text;
-      else if (key == "pid") event_.process = number + text;
-      else if (key == "tid") event_.thread = number + text;
-      else if (key == "ts" || key == "dur") time(key == "ts", number + text);
+      if (key == "ph")
+        event_.phase = text;
+      else if (key == "cat")
+        event_.category = text;
+      else if (key == "name")
+        event_.name = text;
+      else if (key == "pid")
+        event_.process = number + text;
+      else if (key == "tid")
+        event_.thread = number + text;
+      else if (key == "ts" || key == "dur")
+        time(key == "ts", number + text);
       return;
     }
     if (key != "args") return;
     const std::string& name = keys_[events_at_ + 1];
     if (inside == 2) {
-      if (name == "correlation") event_.correlation = whole(number, -1);
-      else if (name == "Collective name") event_.collective = text;
-      else if (name == "In msg nelems") event_.in_elements = whole(number, -1);
-      else if (name == "Out msg nelems") event_.out_elements = whole(number, -1);
-      else if (name == "Group size") event_.group_size = whole(number, -1);
-      else if (name == "dtype") event_.dtype = text;
-      else if (name == "Process Group Name" || name == "Process Group ID") event_.group = number + text;
-      else if (name == "Process Group Ranks") event_.group_ranks = text;
+      if (name == "correlation")
+        event_.correlation = whole(number, -1);
+      else if (name == "Collective name")
+        event_.collective = text;
+      else if (name == "In msg nelems")
+        event_.in_elements = whole(number, -1);
+      else if (name == "Out msg nelems")
+        event_.out_elements = whole(number, -1);
+      else if (name == "Group size")
+        event_.group_size = whole(number, -1);
+      else if (name == "dtype")
+        event_.dtype = text;
+      else if (name == "Process Group Name" || name == "Process Group ID")
+        event_.group = number + text;
+      else if (name == "Process Group Ranks")
+        event_.group_ranks = text;
     } else if (inside == 3 && counts_[events_at_ + 2] == 0 && name == "Input type") {
       event_.typed = true;
       event_.input_type = text;
@@ -178,7 +192,7 @@ class Handler {
   std::vector<char> kinds_;
   std::vector<std::string> keys_;
   std::vector<std::size_t> counts_;  // of each open object or list, values that have ended
-  std::size_t events_at_ = 0;  // depth of the list of events; 0: outside
+  std::size_t events_at_ = 0;        // depth of the list of events; 0: outside
   std::size_t last_ = 0;
   KinetoEvent event_;
 };

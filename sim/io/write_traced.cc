@@ -9,10 +9,14 @@ namespace {
 
 const char* name_of_optimizer(Optimizer::Kind k) {
   switch (k) {
-    case Optimizer::Kind::Sgd: return "sgd";
-    case Optimizer::Kind::Adam: return "adam";
-    case Optimizer::Kind::AdamW: return "adamw";
-    default: return "lamb";
+    case Optimizer::Kind::Sgd:
+      return "sgd";
+    case Optimizer::Kind::Adam:
+      return "adam";
+    case Optimizer::Kind::AdamW:
+      return "adamw";
+    default:
+      return "lamb";
   }
 }
 

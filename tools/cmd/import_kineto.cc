@@ -58,7 +58,8 @@ std::string table(const analysis::TracedRanks& job, const analysis::RankTrace& f
                   const std::vector<std::string>& notes) {
   const analysis::TracedStep& s = from.steps[analysis::median_step(from.steps)];
   std::string out = fmt::format(
-      "{} of {}, rank {}{}: {} iterations, {} gradients, on a {}\n", job.ranks.size() == 1 ? "a trace" : fmt::format("traces of {} ranks", job.ranks.size()),
+      "{} of {}, rank {}{}: {} iterations, {} gradients, on a {}\n",
+      job.ranks.size() == 1 ? "a trace" : fmt::format("traces of {} ranks", job.ranks.size()),
       printable(stem(from.trace.file)), from.rank,
       from.trace.world > 0 ? fmt::format(" of {}", from.trace.world) : "", from.steps.size(),
       s.gradients.size(), s.times.host ? "GPU" : "CPU");
@@ -155,7 +156,8 @@ void import_kineto(Terminal& t, const Flags& f) {
         to_string(job.offset_bound)));
   if (made) notes.insert(notes.end(), made->notes.begin(), made->notes.end());
   if (made && !f.workload.empty()) {
-    io::OrderedJson source = {{"tool", "ddpsim import kineto"}, {"files", io::OrderedJson::array()}};
+    io::OrderedJson source = {{"tool", "ddpsim import kineto"},
+                              {"files", io::OrderedJson::array()}};
     for (const analysis::RankTrace& r : job.ranks)
       source["files"].push_back(r.trace.file.substr(r.trace.file.find_last_of('/') + 1));
     source["rank"] = from.rank;
@@ -188,9 +190,8 @@ void import_kineto(Terminal& t, const Flags& f) {
     t.err << "ddpsim: wrote " << printable(f.run) << ": " << run.steps.size() << " steps of "
           << job.ranks.size() << " ranks\n";
   }
-  write_answer(
-      t, f.output,
-      f.output.format == "json" ? text_of(summary(from, notes)) : table(job, from, notes));
+  write_answer(t, f.output,
+               f.output.format == "json" ? text_of(summary(from, notes)) : table(job, from, notes));
   if (!f.workload.empty())
     t.err << "ddpsim: wrote " << printable(f.workload) << "; next: ddpsim predict --workload "
           << printable(f.workload) << " --cluster NAME --ranks N\n";
