@@ -116,6 +116,9 @@ class Collector {
     if (!based_) trace_.base_us = e.begin_us;
     based_ = true;
     trace_.kineto = trace_.kineto || !e.category.empty();
+    if (e.category.starts_with("mtia"))
+      throw InputError{trace_.file, "is of an accelerator whose events ddpsim does not read (" +
+                                        e.category.substr(0, 40) + "); CPU, CUDA and ROCm it does"};
     if (e.name == "record_param_comms") remember(e);
     std::optional<Traced> what = kind_of(e);
     if (!what || e.duration_ps < 0) return;

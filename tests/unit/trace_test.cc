@@ -355,6 +355,10 @@ TEST(Trace, NestingAndEndlessValuesAreRefused) {
   EXPECT_THROW(io::read_kineto(f.write("empty.json", ""), 1), InputError);
   EXPECT_THROW(io::read_kineto(f.write("word.json", "true"), 1), InputError);
   EXPECT_THROW(io::read_kineto(f.write("no.json", "{\"a\": [1]}"), 1), InputError);
+  // Of another accelerator the host's part would pass for all of it.
+  Written w = cpu_rank(0, 0, false);
+  w.event("mtia_ccp_events", "gemm", 9, 100, 5);
+  EXPECT_THROW(read(f, w), InputError);
 }
 
 }  // namespace
