@@ -111,6 +111,34 @@ TEST_F(Kineto, WhatNcclReducedIsInTheRun) {
   EXPECT_EQ(bytes, 25'557'032 * 4);
 }
 
+// The buckets that DDP reduced on two A100s are those of the prediction: what a trace says is
+// compared, what it does not say is not.
+TEST_F(Kineto, ARunOfATraceIsComparedWithItsPrediction) {
+  struct Case {
+    std::vector<std::string> traces;
+    const char* model;
+    const char* cluster;
+    const char* pytorch;
+    const char* cap;  // as it ran; "null": the default
+  };
+  for (const Case& c : {Case{{"a100-resnet50-ddp2"}, "resnet50", "dgx-a100", "2.7", "null"},
+                        Case{{"cnn-2-0", "cnn-2-1"}, "cnn-cpu", "ethernet-10g", "1.13", "5"}}) {
+    std::vector<std::string> args{"--model", c.model, "--run", at("run.json")};
+    for (const std::string& t : c.traces) args.push_back(trace(t));
+    import(args);
+    for (const std::string cap : {c.cap, "1"}) {
+      Outcome p = ddpsim({"predict", "--workload", at("w.json"), "--cluster", c.cluster, "--ranks",
+                          "2", "--set", std::string("pytorch=") + c.pytorch, "--set",
+                          "bucket_cap_mb=" + cap, "--format", "json"});
+      ASSERT_EQ(p.code, 0) << p.err;
+      io::write_file(at("p.json"), p.out);
+      Outcome o = ddpsim({"compare", at("p.json"), at("run.json")});
+      bool differs = (o.out + o.err).find("schedule mismatch") != std::string::npos;
+      EXPECT_EQ(differs, cap == "1") << o.out << o.err;
+    }
+  }
+}
+
 TEST_F(Kineto, ExplainsWhoWasLate) {
   std::vector<std::string> all{"explain"};
   for (const char* r : {"0", "1", "2", "3"}) all.push_back(trace(std::string("cnn-4-") + r));
