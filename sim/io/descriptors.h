@@ -33,6 +33,8 @@ struct Input {
   off_t bytes = 0;
 };
 Input open_input(const std::string& path);
+// For what opens a file by itself: it is one of those that was_read() (files.h) knows.
+void note_read(std::pair<dev_t, ino_t> file);
 // Up to `most` bytes; 0 = the end. Throws InputError.
 std::size_t read_some(int descriptor, const std::string& path, char* to, std::size_t most);
 

@@ -124,6 +124,10 @@ bool was_read(const std::string& path) {
   return ::stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && inputs().has({s.st_dev, s.st_ino});
 }
 
+void note_read(std::pair<dev_t, ino_t> file) {
+  inputs().add(file);
+}
+
 void forget_inputs() {
   inputs().clear();
 }

@@ -134,7 +134,7 @@ Span read_span(const Reader& r, const Run& run) {
   bool measured = run.kind == RunKind::Measured;
   if (measured)
     r.only({"step", "actor", "lane", "op", "tensors", "bytes", "algorithm", "ready_ps", "begin_ps",
-            "end_ps", "kind"});
+            "end_ps", "kind", "dtype", "group"});
   else
     r.only({"step", "class", "count", "lane", "op", "tensors", "bytes", "algorithm", "ready_ps",
             "begin_ps", "end_ps", "kind"});
@@ -156,6 +156,8 @@ Span read_span(const Reader& r, const Run& run) {
     }
     s.bytes = read_count(r.at("bytes"), "a number of bytes");
     s.algorithm = r.at("algorithm").text();
+    for (const char* key : {"dtype", "group"})  // of a trace, for people
+      if (r.has(key)) r.at(key).text();
     if (r.has("kind") && !s.tensors.empty()) s.kind.touches = Touches::Tensor;
   }
   s.ready = read_time(r, "ready_ps");

@@ -1,4 +1,5 @@
-// ddpsim explain SCENARIO: a step (explain_step.cc). ddpsim explain --op OPERATION --bytes SIZE
+// ddpsim explain SCENARIO: a step (explain_step.cc). ddpsim explain TRACES: measured ones
+// (explain_traces.cc). ddpsim explain --op OPERATION --bytes SIZE
 // --cluster C: what NCCL would run, and what each way would take.
 #include <algorithm>
 #include <ostream>
@@ -8,6 +9,7 @@
 #include "sim/report/text.h"
 #include "tools/cmd/explain_op.h"
 #include "tools/cmd/explain_step.h"
+#include "tools/cmd/explain_traces.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/given_program.h"
 
@@ -15,7 +17,8 @@ namespace ddpsim::cli {
 namespace {
 
 struct Flags {
-  NcclFlags nccl;  // its question also has what explains a step
+  NcclFlags nccl;                   // its question also has what explains a step
+  std::vector<std::string> traces;  // after what may be a scenario, or the first of them
   std::string op;
   std::string bytes;
   OutputFlags output;
@@ -52,6 +55,10 @@ void explain_command(Terminal& t, Flags& flags) {
             std::string(flag) + " " + *value,
             "is about one collective, and a scenario, workload or program is about a step; "
             "give one of the two"};
+    std::vector<std::string> traces = flags.traces;
+    if (!question.scenario.empty()) traces.insert(traces.begin(), question.scenario);
+    if (!flags.traces.empty() || is_trace(question.scenario))
+      return explain_traces(t, traces, question, flags.output);
     return explain_step(t, question, flags.output);
   }
   for (auto [flag, value] :
@@ -182,15 +189,21 @@ void explain_command(Terminal& t, Flags& flags) {
 
 void add_explain(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  Command* c = app.add_subcommand("explain",
-                                  "Why a step takes as long as it does; or (--op) what NCCL would "
-                                  "run for one collective, and what each way would take");
+  Command* c =
+      app.add_subcommand("explain",
+                         "Why a step takes as long as it does: of a scenario, or measured, "
+                         "of traces of PyTorch's profiler, one of each rank; or (--op) "
+                         "what NCCL would run for one collective, and what each way would "
+                         "take");
   c->add_option("--op", flags->op,
                 "of one collective: all_reduce (default), all_gather, reduce_scatter, broadcast, "
                 "reduce, all_to_all, send_recv");
   c->add_option("--bytes", flags->bytes,
                 "of one collective: size as nccl-tests states it (default 25MiB)");
   add_question_flags(*c, flags->nccl.question);
+  c->get_option("scenario")
+      ->description("scenario file (flags override it), or a trace of PyTorch's profiler");
+  c->add_option("traces", flags->traces, "traces of the other ranks");
   add_measured_flags(*c, flags->nccl.question);
   add_program_flags(*c, flags->nccl.question);
   c->get_option("--set")->description(

@@ -10,6 +10,7 @@
 #include "sim/units/text.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/import_kineto.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -261,12 +262,14 @@ void add_run_of(Command& import, Terminal& t) {
 
 void add_import(Command& app, Terminal& t) {
   Command* c = app.add_subcommand("import",
-                                  "Make ddpsim's files of what nccl-tests measured and NCCL found");
+                                  "Make ddpsim's files of what nccl-tests measured, NCCL found "
+                                  "and PyTorch's profiler recorded");
   c->require_subcommand();
   add_tests(*c, t);
   add_topo(*c, t);
   add_graph(*c, t);
   add_run_of(*c, t);
+  add_import_kineto(*c, t);
 }
 
 }  // namespace ddpsim::cli

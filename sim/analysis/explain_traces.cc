@@ -1,0 +1,286 @@
+// A moment is exposed if a collective is in flight on a rank and the rank is in no phase of
+// computation; it is counted once, for the collective that came first. Before the last arrival it
+// is the late rank's, after it the network's.
+#include "sim/analysis/explain_traces.h"
+
+#include <algorithm>
+#include <map>
+
+#include "sim/analysis/trace_device.h"
+
+namespace ddpsim::analysis {
+namespace {
+
+using Stretch = std::pair<TimePoint, TimePoint>;
+
+Duration mean(Duration sum, std::int64_t n) {
+  return Duration{n > 0 ? sum.ps / n : 0};
+}
+
+// When a rank computes in a step, on the first rank's clock; sorted, apart.
+std::vector<Stretch> computing_of(const RankTrace& r, std::size_t step) {
+  const TracedStep& t = r.steps[step];
+  std::vector<Stretch> out;
+  if (t.times.host) {
+    out = computing(r.trace, t.forward_begin, t.update_end);
+  } else {
+    // Broadcasts within forward are waited for.
+    TimePoint at = t.forward_begin;
+    for (const TraceEvent& e : r.trace.events) {
+      if (e.what != Traced::Collective || e.begin < at || e.begin >= t.forward_end) continue;
+      out.emplace_back(at, e.begin);
+      at = std::max(at, std::min(e.end, t.forward_end));
+    }
+    out.emplace_back(at, t.gradients_end);
+    out.emplace_back(t.reduced, t.update_end);
+  }
+  for (Stretch& i : out) i = {i.first + r.offset, i.second + r.offset};
+  return out;
+}
+
+// What of [from, to) is in none of them; `taken`: what others have counted, to which it is added.
+std::vector<Stretch> outside(const std::vector<Stretch>& sorted, TimePoint from, TimePoint to) {
+  std::vector<Stretch> out;
+  TimePoint at = from;
+  for (auto [begin, end] : sorted) {
+    if (end <= at) continue;
+    if (begin >= to) break;
+    if (begin > at) out.emplace_back(at, begin);
+    at = std::max(at, end);
+  }
+  if (at < to) out.emplace_back(at, to);
+  return out;
+}
+
+void add(std::vector<Stretch>& sorted, Stretch i) {
+  sorted.insert(std::upper_bound(sorted.begin(), sorted.end(), i), i);
+}
+
+struct Exposed {
+  Duration late;
+  Duration network;
+};
+
+// Of one rank's part in a collective. `busy`: computing, and what earlier collectives counted.
+Exposed exposed_of(std::vector<Stretch>& busy, TimePoint at, TimePoint last, TimePoint end) {
+  Exposed out;
+  for (Stretch i : outside(busy, at, end)) {
+    out.late += std::max(std::min(i.second, last) - i.first, Duration{});
+    out.network += std::max(i.second - std::max(i.first, last), Duration{});
+    add(busy, i);
+  }
+  return out;
+}
+
+std::vector<Duration> sorted_of(std::vector<Duration> v) {
+  std::sort(v.begin(), v.end());
+  return v;
+}
+
+// How much the last one came behind the median of the others.
+Duration behind(const TracedCollective& c) {
+  std::vector<Duration> others;
+  std::size_t latest = c.latest();
+  for (std::size_t k = 0; k < c.arrivals.size(); ++k)
+    if (k != latest) others.push_back(Duration{c.arrivals[k].at.ps});
+  if (others.empty()) return {};
+  others = sorted_of(std::move(others));
+  return Duration{c.arrivals[latest].at.ps - others[(others.size() - 1) / 2].ps};
+}
+
+struct Story {
+  CollectiveStory told;
+  Duration waited, transfer, late, network;
+  std::int64_t parts = 0;
+  std::map<int, std::pair<int, Duration>> last;  // by rank: how often, and by how much in all
+};
+
+Duration median_of(std::vector<Duration> v) {
+  v = sorted_of(std::move(v));
+  return v[(v.size() - 1) / 2];
+}
+
+// The replay of one step. Times count from the begin of the step on the rank that began it last.
+class Replay {
+ public:
+  Replay(const TracedRanks& job, std::size_t step) {
+    TimePoint zero = job.begin(step);
+    for (const RankTrace& r : job.ranks) {
+      const TracedStep& t = r.steps[step];
+      gradients_.push_back(t.gradients_end + r.offset - zero);
+      rest_.push_back(t.iteration.end - t.reduced);
+    }
+    TimePoint before{INT64_MIN};
+    for (const TracedCollective& c : job.collectives) {
+      if (static_cast<std::size_t>(c.step) != step || c.place != "backward" ||
+          c.message.operation != Operation::AllReduce)
+        continue;
+      Reduce x;
+      for (const auto& a : c.arrivals) x.arrivals.emplace_back(a.of, a.at - zero);
+      x.transfer = std::max(c.end() - std::max(c.last(), before), Duration{});
+      before = std::max(before, c.end());
+      reduces_.push_back(std::move(x));
+    }
+    // The copies back after the last collective are part of what follows.
+    for (std::size_t k = 0; k < gradients_.size(); ++k) {
+      const TracedStep& t = job.ranks[k].steps[step];
+      TimePoint done = t.gradients_end + job.ranks[k].offset;
+      for (const TracedCollective& c : job.collectives)
+        if (static_cast<std::size_t>(c.step) == step && c.place == "backward")
+          for (const auto& a : c.arrivals)
+            if (a.of == k) done = std::max(done, a.end);
+      copies_.push_back(std::max(t.reduced + job.ranks[k].offset - done, Duration{}));
+    }
+  }
+  bool any() const { return !reduces_.empty(); }
+  Duration step(bool alike, bool free) const {
+    std::vector<Duration> ready = gradients_;
+    std::vector<Duration> rest = rest_;
+    if (alike) {
+      ready.assign(ready.size(), median_of(gradients_));
+      rest.assign(rest.size(), median_of(rest_));
+    }
+    Duration end;
+    for (const Reduce& x : reduces_) {
+      std::vector<Duration> arrivals;
+      for (const auto& [of, at] : x.arrivals) arrivals.push_back(at);
+      Duration last =
+          alike ? median_of(arrivals) : *std::max_element(arrivals.begin(), arrivals.end());
+      end = std::max(end, last);
+      if (!free) end += x.transfer;
+    }
+    Duration step;
+    for (std::size_t k = 0; k < ready.size(); ++k)
+      step = std::max(step, std::max(ready[k], end) + copies_[k] + rest[k]);
+    return step;
+  }
+
+ private:
+  struct Reduce {
+    std::vector<std::pair<std::size_t, Duration>> arrivals;
+    Duration transfer;
+  };
+  std::vector<Duration> gradients_;
+  std::vector<Duration> rest_;    // from the update on
+  std::vector<Duration> copies_;  // after the last collective, before the update
+  std::vector<Reduce> reduces_;
+};
+
+void what_if(const TracedRanks& job, TraceExplanation& out) {
+  WhatIf sum;
+  std::int64_t n = 0;
+  for (std::size_t s = 0; s < job.steps(); ++s) {
+    Replay replay(job, s);
+    if (!replay.any()) continue;
+    ++n;
+    sum.replayed += replay.step(false, false);
+    sum.without_straggler += replay.step(true, false);
+    sum.without_network += replay.step(false, true);
+    sum.without_both += replay.step(true, true);
+  }
+  if (n == 0) return;
+  out.what_if = WhatIf{mean(sum.replayed, n), mean(sum.without_straggler, n),
+                       mean(sum.without_network, n), mean(sum.without_both, n)};
+}
+
+}  // namespace
+
+TraceExplanation explain_traces(const TracedRanks& job) {
+  TraceExplanation out;
+  out.steps = static_cast<int>(job.steps());
+  out.notes = job.notes;
+  out.step_least = Duration{INT64_MAX};
+  std::map<std::string, Story> stories;
+  std::vector<std::string> order;
+  std::map<int, int> slowest;
+  for (const RankTrace& r : job.ranks) out.ranks.emplace_back().rank = r.rank;
+  for (std::size_t s = 0; s < job.steps(); ++s) {
+    Duration length = job.end(s) - job.begin(s);
+    out.step += length;
+    out.step_least = std::min(out.step_least, length);
+    out.step_most = std::max(out.step_most, length);
+    std::vector<std::vector<Stretch>> busy;
+    std::vector<Duration> computed;
+    for (std::size_t k = 0; k < job.ranks.size(); ++k) {
+      const TracedStep& t = job.ranks[k].steps[s];
+      RankStory& r = out.ranks[k];
+      busy.push_back(computing_of(job.ranks[k], s));
+      r.forward += t.times.forward;
+      r.backward += t.times.backward + t.hooks;
+      r.optimizer += t.times.optimizer;
+      computed.push_back(t.computed() + t.hooks);
+      r.computing += computed.back();
+      r.waiting += std::max(t.length() - computed.back(), Duration{});
+      out.exposed_other += std::max(t.length() - computed.back(), Duration{});
+    }
+    std::size_t most = static_cast<std::size_t>(std::max_element(computed.begin(), computed.end()) -
+                                                computed.begin());
+    Duration all;
+    for (Duration d : computed) all += d;
+    out.skew += computed[most] - mean(all, static_cast<std::int64_t>(computed.size()));
+    ++slowest[job.ranks[most].rank];
+    for (const TracedCollective& c : job.collectives) {
+      if (static_cast<std::size_t>(c.step) != s) continue;
+      auto [at, added] = stories.try_emplace(c.name);
+      Story& x = at->second;
+      if (added) {
+        order.push_back(c.name);
+        x.told.name = c.name;
+        x.told.place = c.place;
+        x.told.bytes = c.message.bytes();
+        x.told.ranks = static_cast<int>(c.arrivals.size());
+      }
+      ++x.told.steps;
+      x.waited += c.last() - c.first();
+      x.transfer += std::max(c.end() - c.last(), Duration{});
+      int late = job.ranks[c.arrivals[c.latest()].of].rank;
+      if (c.arrivals.size() > 1) {
+        auto& [times, by] = x.last[late];
+        ++times;
+        by += behind(c);
+        ++out.ranks[c.arrivals[c.latest()].of].last;
+      }
+      for (const auto& a : c.arrivals) {
+        Exposed e = exposed_of(busy[a.of], a.at, c.last(), a.end);
+        x.late += e.late;
+        x.network += e.network;
+        ++x.parts;
+        out.exposed_late += e.late;
+        out.exposed_network += e.network;
+      }
+    }
+  }
+  std::int64_t n = out.steps;
+  auto ranks = static_cast<std::int64_t>(job.ranks.size());
+  out.step = mean(out.step, n);
+  out.skew = mean(out.skew, n);
+  for (auto [rank, times] : slowest)
+    if (times > out.slowest_steps) out.slowest = rank, out.slowest_steps = times;
+  for (RankStory& r : out.ranks) {
+    for (Duration* d : {&r.forward, &r.backward, &r.optimizer, &r.computing, &r.waiting})
+      *d = mean(*d, n);
+  }
+  out.exposed_late = mean(out.exposed_late, n * ranks);
+  out.exposed_network = mean(out.exposed_network, n * ranks);
+  out.exposed_other = std::max(
+      mean(out.exposed_other, n * ranks) - out.exposed_late - out.exposed_network, Duration{});
+  for (const std::string& name : order) {
+    Story& x = stories[name];
+    CollectiveStory& c = x.told;
+    c.waited = mean(x.waited, c.steps);
+    c.transfer = mean(x.transfer, c.steps);
+    c.exposed_late = mean(x.late, x.parts);
+    c.exposed_network = mean(x.network, x.parts);
+    for (const auto& [rank, seen] : x.last)
+      if (seen.first > c.late_steps) {
+        c.late_rank = rank;
+        c.late_steps = seen.first;
+        c.late_by = mean(seen.second, seen.first);
+      }
+    out.collectives.push_back(std::move(c));
+  }
+  what_if(job, out);
+  return out;
+}
+
+}  // namespace ddpsim::analysis
