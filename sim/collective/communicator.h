@@ -8,6 +8,7 @@
 #include "sim/collective/round.h"
 #include "sim/model/plan.h"
 #include "sim/nccl/fabric/nccl.h"
+#include "sim/nccl/fabric/p2p_price.h"
 #include "sim/topology/hop_routes.h"
 #include "sim/topology/link_loads.h"
 
@@ -76,6 +77,10 @@ struct Communicator {
   // NCCL as it decides on these GPUs (make_nccl_communicator): algorithm, protocol and channels by
   // size. None: NCCL's ring, priced by the profile's own latencies.
   nccl::OwnedGroup nccl;
+  // NCCL's all-to-all (add_all_to_all): where its patterns are, of messages by Simple and by LL; 0
+  // = it has none. `messages` without their group: a copy of the communicator has one of its own.
+  int all_to_all = 0;
+  nccl::P2pOperation messages;
   Backend backend = Backend::Nccl;
   // Of a job's Program::groups, in their order (make_joint).
   std::vector<Communicator> groups;

@@ -88,4 +88,37 @@ Price nccl_collective(const Communicator& c, const Profile& p, Level level, Oper
   return price;
 }
 
+void add_all_to_all(Communicator& c) {
+  if (c.all_to_all > 0) return;
+  c.messages = nccl::make_p2p(*c.nccl, Operation::AllToAll);
+  c.messages.group = nullptr;
+  c.all_to_all = static_cast<int>(c.patterns.size());
+  for (nccl::Protocol inside : {nccl::Protocol::Simple, nccl::Protocol::Ll}) {
+    Pattern& pattern = c.patterns.emplace_back();
+    pattern.operation = Operation::AllToAll;
+    pattern.load = nccl::p2p_loads(c.messages, inside);
+    pattern.moved = c.ranks() - 1;
+  }
+}
+
+Price nccl_all_to_all(const Communicator& c, const Profile& p, Level level, Bytes size) {
+  if (size.count == 0) return nothing(c, p);
+  nccl::P2pOperation messages = c.messages;
+  messages.group = &*c.nccl;
+  const nccl::P2pPrice found = nccl::p2p_price(messages, p, level, size);
+  const bool ll = found.inside.parts > 0 && found.inside.protocol == nccl::Protocol::Ll;
+  Price price;
+  price.algorithm = ll && found.between.parts == 0 ? "send/recv/LL" : "send/recv/Simple";
+  price.pattern = c.all_to_all + (ll ? 1 : 0);
+  price.alone = found.price.total;
+  Phase phase;
+  phase.latency = found.price.base;
+  phase.work = static_cast<double>(size.count);
+  phase.weight = static_cast<double>(c.rings.size());
+  phase.max_rate =
+      phase.work / std::max(1.0, static_cast<double>((price.alone - phase.latency).ps));
+  price.phases.push_back(phase);
+  return price;
+}
+
 }  // namespace ddpsim::collective

@@ -79,6 +79,7 @@ bool performs(const Communicator& c, Operation operation) {
     case Operation::Reduce:
       return c.nccl || c.backend == Backend::Tcp || c.ranks() < 2;
     case Operation::AllToAll:
+      return c.all_to_all > 0 || (c.ranks() < 2 && c.backend == Backend::Nccl);
     case Operation::SendRecv:
       return false;
   }
@@ -90,6 +91,7 @@ Price price(const Communicator& c, const Profile& p, Level level, Operation oper
   if (operation == Operation::Broadcast) return broadcast(c, p, level, size);
   if (operation == Operation::AllReduce) return all_reduce(c, p, level, size, type);
   if (c.ranks() < 2) return nothing(c, p);
+  if (operation == Operation::AllToAll) return nccl_all_to_all(c, p, level, size);
   if (c.backend != Backend::Tcp) return nccl_collective(c, p, level, operation, size);
   if (operation == Operation::Reduce) return schedule_price(c, p, level, kReduce, size, type);
   return tcp_ring(c, p, level, operation == Operation::AllGather ? kAllGather : kReduceScatter,

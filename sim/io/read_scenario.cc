@@ -65,10 +65,6 @@ std::string other_system() {
   return "ddpsim models " + known_systems();
 }
 void refuse_other_systems(const Reader& r) {
-  if (r.has("zero_quantized_gradients"))
-    r.fail_at("/zero_quantized_gradients",
-              "qgZ of ZeRO++ is not modelled: its all-to-all is none of ddpsim's collectives; "
-              "zero_quantized_weights and zero_hpz_partition_size are");
   if (r.has("fully_shard")) r.fail_at("/fully_shard", "is a system: {\"system\": \"fsdp2\"}");
   for (const char* key : {"zero_stage", "zero_optimization"})
     if (r.has(key))

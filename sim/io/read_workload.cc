@@ -104,12 +104,14 @@ LayerOp read_op(const Reader& r, Sequence& sequence) {
     op.count = number("count");
     if (r.has("causal")) op.causal = r.at("causal").boolean();
   } else if (op.kind == "conv") {
-    r.only({"kind", "channels", "size", "filters", "kernel", "out", "groups"});
+    r.only({"kind", "channels", "size", "filters", "kernel", "out", "wide", "dilation", "groups"});
     op.channels = number("channels");
     op.size = number("size");
     op.filters = number("filters");
     op.kernel = number("kernel");
     op.out = number("out");
+    if (r.has("wide")) op.wide = number("wide");
+    if (r.has("dilation")) op.dilation = number("dilation");
     if (r.has("groups")) op.groups = number("groups");
     return op;
   } else {

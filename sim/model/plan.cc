@@ -95,6 +95,17 @@ Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
     return {"/plan/zero_quantized_weights",
             "reads and writes float16 alone (DeepSpeed's quantize_kernel and dequantize): "
             "workload.precision=fp16 with workload.casting=master_weights"};
+  if (z.zero_quantized_gradients && z.stage != 3)
+    return {"/plan/zero_quantized_gradients",
+            "is of stage 3: no other asks for it (--set stage=3)"};
+  if (z.zero_quantized_gradients && !z.reduce_scatter)
+    return {"/plan/zero_quantized_gradients",
+            "DeepSpeed stops: \"when enable all_to_all_reduce, reduce_scatter should also be "
+            "enabled\" (--set reduce_scatter=true)"};
+  if (z.zero_quantized_gradients && w.tensors.front().dtype != DType::Float16)
+    return {"/plan/zero_quantized_gradients",
+            "reads gradients as float16 whatever they are (DeepSpeed's swizzle_quant): "
+            "workload.precision=fp16 with workload.casting=master_weights"};
   if (z.offload_pin_memory && !z.offload_optimizer)
     return {"/plan/offload_pin_memory", "there is nothing to pin (--set offload_optimizer=cpu)"};
   if (z.offload_param && z.stage != 3)

@@ -130,6 +130,7 @@ struct ZeroPlan {
   std::int64_t sub_group_size = 1'000'000'000;
   std::int64_t zero_hpz_partition_size = 1;  // stage 3: ranks that share a second copy of weights
   bool zero_quantized_weights = false;       // stage 3, fp16: weights are gathered as int8 (qwZ)
+  bool zero_quantized_gradients = false;     // ... gradients are exchanged as int4 (qgZ)
   // offload_optimizer: {device, pin_memory}. The optimizer is DeepSpeedCPUAdam.
   bool offload_optimizer = false;
   bool offload_param = false;  // stage 3: shards of weights, too

@@ -94,7 +94,7 @@ Problem check_layers(const Workload& w) {
     if (conv && (op.groups < 1 || op.channels % op.groups != 0 || op.filters % op.groups != 0))
       return {path + "/op/groups", "channels and filters are multiples of groups"};
     double flops = conv ? 2 * n(op.channels / op.groups) * n(op.filters) * n(op.kernel) *
-                              n(op.kernel) * n(op.out) * n(op.out)
+                              n(op.kernel) * n(op.out) * n(op.wide > 0 ? op.wide : op.out)
                    : op.kind == "bmm" ? 2 * n(op.count) * n(op.rows) * n(op.inputs) * n(op.outputs)
                                       : 2 * n(op.rows) * n(op.inputs) * n(op.outputs);
     bool product = conv || op.kind == "bmm" || op.kind == "linear";

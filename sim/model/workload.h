@@ -62,10 +62,12 @@ struct LayerOp {
   std::string kind;  // "linear", "conv", "bmm", "batch_norm", "relu", ...; "" = not said
   std::int64_t rows = 0, inputs = 0, outputs = 0;  // linear, bmm; rows per sample, or per product
   std::int64_t count = 0;                          // bmm: products per sample
-  std::int64_t channels = 0, size = 0, filters = 0, kernel = 0, out = 0;  // conv, square
-  std::int64_t groups = 1;  // conv: divides channels and filters; = channels: depthwise
-  bool attention = false;   // of attention: one fused kernel takes the place of all of them
-  bool causal = false;      // bmm of scores
+  std::int64_t channels = 0, size = 0, filters = 0, kernel = 0, out = 0;  // conv; size: its height
+  std::int64_t wide = 0;      // conv: the width of what it makes; 0: as its height, `out`
+  std::int64_t dilation = 1;  // conv
+  std::int64_t groups = 1;    // conv: divides channels and filters; = channels: depthwise
+  bool attention = false;     // of attention: one fused kernel takes the place of all of them
+  bool causal = false;        // bmm of scores
   bool operator==(const LayerOp&) const = default;
 };
 

@@ -88,8 +88,9 @@ double slowest_host_link(const Question& q, const collective::Communicator& c) {
 // Of a collective's bytes, what each hop of a ring of its ranks carries.
 double ring_share(const Program& p, const Op& op, int ranks) {
   const double n = op.group > 0 ? p.groups[op.group - 1u].size : ranks;
-  const bool half =
-      op.kind.operation == Operation::ReduceScatter || op.kind.operation == Operation::AllGather;
+  const Operation o = op.kind.operation;
+  const bool half = o == Operation::ReduceScatter || o == Operation::AllGather ||
+                    o == Operation::AllToAll;  // of which pairs carry as much
   return (half ? 1 : 2) * (n - 1) / n;
 }
 

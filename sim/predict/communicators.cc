@@ -66,6 +66,18 @@ bool alike_but_for_the_choice(const Key& a, const Key& b) {
          searched(std::get<4>(a)) == searched(std::get<4>(b));
 }
 
+// 0 (all ranks) or k + 1 (of Program::groups), in which ranks send all to all, ascending.
+std::vector<int> exchanging(const Program& p) {
+  std::set<int> out;
+  for (const Op& op : p.steady.ops)
+    if (is_collective(op.kind) && op.kind.operation == Operation::AllToAll) out.insert(op.group);
+  return {out.begin(), out.end()};
+}
+
+void let_exchange(collective::Communicator& c) {
+  if (c.nccl && c.ranks() <= nccl::kMostP2pRanks) collective::add_all_to_all(c);
+}
+
 }  // namespace
 
 Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices,
@@ -161,19 +173,26 @@ const collective::Communicator& Communicators::find(const Question& q, const Key
 }
 
 const collective::Communicator& Communicators::get(const Question& q, const Program& program) {
-  if (program.groups.empty()) return get(q, program.backend);
+  const std::vector<int> exchanges = exchanging(program);
+  if (program.groups.empty() && exchanges.empty()) return get(q, program.backend);
   std::pair<Key, std::vector<std::pair<int, int>>> key{key_of(q, program.backend), {}};
   for (const RankGroups& g : program.groups) key.second.emplace_back(g.size, g.stride);
+  for (int group : exchanges) key.second.emplace_back(-1, group);
   std::lock_guard guard(lock_);
   auto it = grouped_.find(key);
   if (it != grouped_.end()) return it->second;
   collective::Communicator job = find(q, key.first);
-  for (const RankGroups& g : program.groups) job.groups.push_back(join(q, key.first, g));
+  auto exchange = [&](int group) {
+    return std::find(exchanges.begin(), exchanges.end(), group) != exchanges.end();
+  };
+  if (exchange(0)) let_exchange(job);
+  for (std::size_t k = 0; k < program.groups.size(); ++k)
+    job.groups.push_back(join(q, key.first, program.groups[k], exchange(static_cast<int>(k) + 1)));
   return grouped_.emplace(std::move(key), std::move(job)).first->second;
 }
 
 collective::Communicator Communicators::join(const Question& q, const Key& key,
-                                             const RankGroups& groups) {
+                                             const RankGroups& groups, bool exchanges) {
   const std::vector<int>& devices = std::get<0>(key);
   const Cluster& cluster = q.fabric.cluster();
   const int per_host = cluster.devices_per_host;
@@ -190,7 +209,10 @@ collective::Communicator Communicators::join(const Question& q, const Key& key,
   const bool all = !uniform || devices.size() <= kMostRanksOfGroups;
   std::vector<collective::Communicator> made;
   for (const std::vector<int>& group : of)
-    if (all || meets(group)) made.push_back(make(q, key, group));
+    if (all || meets(group)) {
+      made.push_back(make(q, key, group));
+      if (exchanges) let_exchange(made.back());
+    }
   return collective::make_joint(std::move(made));
 }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <string_view>
 
 namespace ddpsim::predict {
 namespace {
@@ -15,16 +14,25 @@ constexpr const char* kCopies = "copies out of buckets";
 constexpr const char* kFused = "copies out of the fusion buffer";
 constexpr const char* kDivisions = "averages of what was reduced";  // of a system without buckets
 
-// Of a collective that carries tensors: "bucket 3 (12 MiB)".
+// Of a collective that carries tensors: "bucket 3 (12 MiB)", "bwd.h.11 (27 MiB)",
+// "conv1.weight".
 std::string name_of_carried(const PlayedStep& step, std::uint32_t i) {
   std::int64_t bytes = step.op(i).bytes;
   if (carries_bucket(step.op(i).kind))
     return "bucket " + std::to_string(step.op(i).subject) + " (" + to_string(Bytes{bytes}) + ")";
+  // Without its word's first part, which says the operation.
   std::string name = name_of(step.program(), step.program().steady, i);
-  if (step.op(i).kind.of == Of::Label)
-    return step.program().labels[step.op(i).subject] + " (" + to_string(Bytes{bytes}) + ")";
-  constexpr std::string_view kPrefix = "allreduce/";
-  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+  const std::size_t from = step.op(i).micro >= 0 ? name.find('/') + 1 : 0;
+  if (const std::size_t end = name.find('/', from); end != std::string::npos)
+    name.erase(from, end + 1 - from);
+  const bool whole = step.op(i).kind.of != Of::Tensor;
+  return whole ? name + " (" + to_string(Bytes{bytes}) + ")" : name;
+}
+// "all-reduce"
+std::string words_of(Operation o) {
+  std::string out = name_of(o);
+  std::replace(out.begin(), out.end(), '_', '-');
+  return out;
 }
 
 class PathWalk {
@@ -132,12 +140,6 @@ class PathWalk {
     }
     return Sort::Other;
   }
-  // "all-reduce"
-  static std::string words_of(Operation o) {
-    std::string out = name_of(o);
-    std::replace(out.begin(), out.end(), '_', '-');
-    return out;
-  }
   const char* copies() const {
     System s = system_;
     return s == System::PytorchDdp ? kCopies : s == System::Horovod ? kFused : kDivisions;
@@ -183,12 +185,13 @@ std::vector<PathPart> critical_path(const PlayedStep& step, System system) {
   return PathWalk(step, system).run();
 }
 
-std::string path_in_words(const std::vector<PathPart>& path, bool reduces) {
+std::string path_in_words(const std::vector<PathPart>& path) {
   std::vector<std::string> clauses;
   for (std::size_t k = 0; k < path.size(); ++k) {
     const PathPart& p = path[k];
     std::size_t last = k;
     std::size_t reductions = carries_tensors(p.kind);
+    bool alike = true;  // one operation
     while (reductions > 0) {
       bool next = last + 1 < path.size() && carries_tensors(path[last + 1].kind);
       bool after_copy = last + 2 < path.size() &&
@@ -197,12 +200,14 @@ std::string path_in_words(const std::vector<PathPart>& path, bool reduces) {
       if (!next && !after_copy) break;
       last += next ? 1 : 2;
       ++reductions;
+      alike = alike && path[last].kind.operation == p.kind.operation;
     }
     const PathPart& q = path[last];
     std::string clause = p.what;
     if (last > k)
-      clause = std::to_string(reductions) + (reduces ? " all-reduces" : " collectives") +
-               " one after another, " + subject(p) + " to " + subject(q);
+      clause = std::to_string(reductions) + " " +
+               (alike ? words_of(p.kind.operation) + "s" : "collectives") + " one after another, " +
+               (alike ? subject(p) : p.what) + " to " + (alike ? subject(q) : q.what);
     clause += " " + to_string(q.end - p.begin);
     if (last == k && p.waited.ps > 0 && !p.waited_for.empty())
       clause +=

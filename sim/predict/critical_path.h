@@ -24,7 +24,6 @@ struct PathPart {
 std::vector<PathPart> critical_path(const PlayedStep& step, System system);
 
 // One clause a part; collectives one after another are one, with the copies between them.
-// `reduces`: all of them are all-reduces.
-std::string path_in_words(const std::vector<PathPart>& path, bool reduces);
+std::string path_in_words(const std::vector<PathPart>& path);
 
 }  // namespace ddpsim::predict

@@ -23,7 +23,7 @@ class Explainer {
     out.link = std::move(tenths.link);
     ask_what_helps(out);
     ask_without_straggler(out);
-    out.words.push_back(path_in_words(out.path, out.reduces));
+    out.words.push_back(path_in_words(out.path));
     return out;
   }
 
@@ -38,10 +38,13 @@ class Explainer {
     const analysis::Summary summary = played_.summary();
     out.exposed = summary.exposed_communication;
     auto times = summary.buckets.begin();
+    for (std::uint32_t i = 0; i < played_.ops(); ++i)
+      out.reduces = out.reduces && (!carries_tensors(played_.op(i).kind) ||
+                                    played_.op(i).kind.operation == Operation::AllReduce);
+    // Where there are others, a bucket's name says which of its collectives it is.
     for (std::uint32_t i = 0; i < played_.ops(); ++i) {
       if (!carries_tensors(played_.op(i).kind)) continue;
-      out.reduces = out.reduces && played_.op(i).kind.operation == Operation::AllReduce;
-      std::string name = carries_bucket(played_.op(i).kind)
+      std::string name = out.reduces && carries_bucket(played_.op(i).kind)
                              ? "bucket " + std::to_string(played_.op(i).subject)
                              : name_of(played_.program(), played_.program().steady, i);
       out.buckets.push_back(

@@ -96,6 +96,7 @@ Problem check_program(const Program& p, const Question& q, Communicators* known)
     std::string what = name_of(op.kind.operation);
     if (!collective::performs(c, op.kind.operation))
       return "is of " + what + ", which ddpsim does not play over " + name_of(p.backend) + " here";
+    if (op.kind.operation == Operation::AllToAll) return std::string();
     if (c.nccl && !nccl::choose(*c.nccl, op.kind.operation, op.bytes))
       return "is of " + what + ", for which what is set of NCCL leaves nothing";
     return std::string();

@@ -35,6 +35,8 @@ struct JobCollectives : JobFlows {
   // Each group's ranks by themselves.
   std::vector<TaskId> add_messages_of_groups(const Op& op, const Price& price,
                                              const std::vector<TaskId>& arrive) {
+    // Its price is one of messages; those of all groups are played as one flow.
+    if (op.kind.operation == Operation::AllToAll) return add_phases(price, op.group, arrive);
     if (op.group == 0) return add_messages(comm_, op, price, arrive);
     const std::vector<Communicator>& joined = of_group(comm_, op.group).joined;
     auto ranks = members(program_.groups[op.group - 1u], comm_.ranks());

@@ -39,10 +39,16 @@ struct JobFlows {
   void make_flows() {
     if (cores_ != engine::kNone) make_core_flows();
     if (shared_.memory != engine::kNone && program_.backend == Backend::Gloo) make_memory_flows();
-    if (options_.fidelity == Fidelity::Collective) {
+    const bool by_message = options_.fidelity == Fidelity::Message;
+    const bool exchanges =
+        std::any_of(program_.steady.ops.begin(), program_.steady.ops.end(), [](const Op& op) {
+          return is_collective(op.kind) && op.kind.operation == Operation::AllToAll;
+        });
+    if (!by_message || exchanges) {
       for (std::size_t k = 0; k <= comm_.groups.size(); ++k) {
         const Communicator& comm = of_group(comm_, static_cast<int>(k));
-        demands_.push_back(load_demands(comm, profile_, options_.level, options_.fold_links,
+        demands_.push_back(load_demands(comm, profile_, options_.level,
+                                        options_.fold_links && !by_message,
                                         [this](topology::LinkId l) { return link_resource(l); }));
         std::vector<const Price*> all;
         for (const Op& op : program_.steady.ops)

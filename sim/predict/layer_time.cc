@@ -146,6 +146,8 @@ class Walk {
       fused(l, forward, backward);
     else if (l.op.kind == "linear")
       linear(l, forward, backward);
+    else if (l.op.kind == "conv" && l.op.wide > 0)
+      said = false;  // measured of squares
     else if (l.op.kind == "conv")
       conv(l, forward, backward);
     else if (l.op.kind == "bmm")

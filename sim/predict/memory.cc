@@ -213,4 +213,11 @@ std::vector<Fit> what_fits(const Question& q, const Options& options) {
   return out;
 }
 
+std::string in_words(std::span<const Fit> fits) {
+  std::string out;
+  for (const Fit& f : fits)
+    out += (out.empty() ? "" : ", or with ") + f.change + " (" + f.command + ")";
+  return out;
+}
+
 }  // namespace ddpsim::predict

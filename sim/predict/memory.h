@@ -29,5 +29,7 @@ struct Fit {
   std::int64_t device = 0;
 };
 std::vector<Fit> what_fits(const Question& q, const Options& options = {});
+// "batch 4 (--set workload.batch=4), or with activation checkpointing (...)"; "" = none.
+std::string in_words(std::span<const Fit> fits);
 
 }  // namespace ddpsim::predict

@@ -404,11 +404,8 @@ void find_memory(const Question& q, const Prepared& r, const Options& options, P
   }
   Memory m = memory_of(q, *program, r.comm(), spans);
   if (!m.fits()) {
-    std::string fit;
-    if (options.names)
-      for (const Fit& f : what_fits(q, options))
-        fit +=
-            (fit.empty() ? "; it would with " : ", or with ") + f.change + " (" + f.command + ")";
+    std::string fit = options.names ? in_words(what_fits(q, options)) : "";
+    if (!fit.empty()) fit = "; it would with " + fit;
     out.extrapolated.push_back("it does not fit: " + to_string(Bytes{m.device}) +
                                " at the peak, in " + m.phase + ", and the device has " +
                                to_string(Bytes{m.capacity}) + fit);
@@ -468,7 +465,9 @@ Problem check(const Question& q, Communicators* known) {
     if (auto p = problem_of(q.scenario.plan, q.scenario.ranks, q.fabric.cluster().devices_per_host))
       return p;
   if (auto p = strategy::check_power_sgd(q.scenario.plan, q.workload, q.profile.kind)) return p;
-  if (auto p = strategy::check_quantised(q.scenario.plan, q.workload, q.scenario.ranks)) return p;
+  if (auto p = strategy::check_quantised(q.scenario.plan, q.workload, q.scenario.ranks,
+                                         q.fabric.cluster().devices_per_host))
+    return p;
   if (auto p = check_host_memory(q)) return p;
   return check_nccl(q.scenario.plan, q, devices_of(q.scenario), known);
 }
@@ -484,6 +483,10 @@ double message_count(const Question& q, const Program* program) {
     if (!is_collective(op.kind)) continue;
     const collective::Communicator& comm = of_group(r.comm(), op.group);
     const double groups = n / comm.ranks();
+    if (op.kind.operation == Operation::AllToAll) {  // played as one flow
+      total += 1;
+      continue;
+    }
     if (comm.nccl && !is_broadcast(op.kind)) {
       const nccl::Group& g = *comm.nccl;
       auto choice = nccl::choose(g, op.kind.operation, op.bytes);

@@ -45,7 +45,8 @@ class Communicators {
   static Key key_of(const Question& q, Backend backend);
   static collective::Communicator make(const Question& q, const Key& key, std::vector<int> devices);
   const collective::Communicator& find(const Question& q, const Key& key);  // REQUIRES: lock_
-  static collective::Communicator join(const Question& q, const Key& key, const RankGroups& groups);
+  static collective::Communicator join(const Question& q, const Key& key, const RankGroups& groups,
+                                       bool exchanges);
   std::mutex lock_;
   std::map<Key, collective::Communicator> known_;
   std::map<std::pair<Key, std::vector<std::pair<int, int>>>, collective::Communicator> grouped_;

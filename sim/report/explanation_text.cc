@@ -94,9 +94,12 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
             : fmt::format("{} of {} {} are exposed; communication that nothing hides: {}",
                           exposed.size(), e.buckets.size(), called, to_string(e.exposed)));
   if (!exposed.empty()) {
-    Table t{markdown, "", {-14, 11, 11, 11, 11, 11}};
-    t.head({"", "bytes", "ready", "begin", "end", "exposed"});
     constexpr std::size_t kShown = 8;
+    std::size_t widest = 14;
+    for (std::size_t i = 0; i < std::min(exposed.size(), kShown); ++i)
+      widest = std::max(widest, exposed[i].name.size());
+    Table t{markdown, "", {-static_cast<int>(widest), 11, 11, 11, 11, 11}};
+    t.head({"", "bytes", "ready", "begin", "end", "exposed"});
     for (std::size_t i = 0; i < std::min(exposed.size(), kShown); ++i) {
       const auto& b = exposed[i];
       t.row({b.name, to_string(Bytes{b.bytes}), to_string(b.ready), to_string(b.begin),

@@ -75,7 +75,7 @@ class DdpLowering {
         unused_(unused_tensors(w_, plan)),
         timeline_(backward_timeline(timed, unused_)),
         groups_(buffer_groups(w_)),
-        memory_(w_),
+        memory_(w_, false, timed.winograd),
         norms_(w_, times_, timed.ranks, behaviour(plan.pytorch).blocking_on_current_stream) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
     any_unused_ = std::find(unused_.begin(), unused_.end(), true) != unused_.end();

@@ -61,7 +61,7 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
       backward_prefetch(of.fsdp.backward_prefetch.value_or(how.backward_prefetch)),
       limits(of.fsdp.limit_all_gathers.value_or(how.limit_all_gathers)),
       sets_to_none(of.set_to_none.value_or(behaviour(of.pytorch).set_to_none)),
-      memory(w, of.fsdp.param_dtype && element_size(*of.fsdp.param_dtype) == 2),
+      memory(w, of.fsdp.param_dtype && element_size(*of.fsdp.param_dtype) == 2, timed.winograd),
       host(timed.host_memory),
       program(empty_program(timed, of)) {
   const bool old = of.pytorch == PytorchVersion::V1_13;

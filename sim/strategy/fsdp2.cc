@@ -35,7 +35,7 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
       units(fsdp_units(w, of)),
       groups(sharded_of(of, timed.ranks, timed.per_host)),
       sets_to_none(of.set_to_none.value_or(behaviour(of.pytorch).set_to_none)),
-      memory(w, of.fsdp.param_dtype && element_size(*of.fsdp.param_dtype) == 2),
+      memory(w, of.fsdp.param_dtype && element_size(*of.fsdp.param_dtype) == 2, timed.winograd),
       host(timed.host_memory),
       copies(groups.ranks == 1 && of.pytorch > PytorchVersion::V2_7),
       program(empty_program(timed, of)) {

@@ -67,7 +67,7 @@ class HorovodLowering {
         unused_(unused_tensors(w_, plan)),
         timeline_(backward_timeline(timed, unused_)),
         program_(empty_program(timed, plan)),
-        memory_(w_) {
+        memory_(w_, false, timed.winograd) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
     program_.resident = resident(w_, !set_to_none_);
     program_.activations_known = memory_.known();

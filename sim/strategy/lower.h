@@ -30,6 +30,7 @@ struct TimedWorkload {
   int ranks;                                   // of the job: what a shard is part of
   int per_host;                                // of them, on a host
   std::optional<HostMemory> host_memory = {};  // of a plan that offloads
+  bool winograd = false;                       // convolutions of fp32 are not in TF32 (ModelMemory)
   TimedWorkload(const Workload& w, const StepTimes& t, DeviceKind d, int n,
                 int devices_per_host = 1)
       : workload(w), times(t), device(d), ranks(n), per_host(devices_per_host) {}

@@ -86,7 +86,7 @@ class MegatronLowering {
         fused_(fused_tensors(w_, plan_.gradient_accumulation_fusion)),
         timeline_(backward_timeline(timed, unused_tensors(w_, plan))),
         program_(empty_program(timed, plan)),
-        memory_(w_) {
+        memory_(w_, false, timed.winograd) {
     weights_ = w_.tensors.front().dtype;
     const bool single = plan_.grad_reduce_in_fp32.value_or(weights_ == DType::BFloat16);
     gradients_ = single ? DType::Float32 : weights_;

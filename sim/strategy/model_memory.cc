@@ -28,9 +28,45 @@ std::int64_t weight_elements(const LayerOp& op) {
   return 0;
 }
 
+// The gradient of a convolution's filters from 4x4 of the result's at a time, 6x6 values each: of
+// all images and channels that were read and made, and of the filters. A capture of VGG-16 in fp32
+// without TF32 has the kernels (winogradWgradData4x4, Delta4x4, Output4x4: calib/gpu-runs,
+// profile-vgg16-b32-fp32); the arithmetic is Lavin and Gray's (2016). 47 published peaks on V100s
+// are within 5 % with it, and were up to 12.5 % too low without (reports/memory.md).
+std::int64_t winograd_bytes(const LayerOp& op, std::int64_t batch) {
+  const bool does = op.kind == "conv" && op.kernel == 3 && op.groups == 1 && op.dilation == 1 &&
+                    op.size == op.out;
+  if (!does) return 0;
+  constexpr std::int64_t kTile = 4;
+  constexpr std::int64_t kValues = 36;
+  auto tiles = [](std::int64_t side) { return (side + kTile - 1) / kTile; };
+  const std::int64_t of_image = tiles(op.out) * tiles(op.wide > 0 ? op.wide : op.out);
+  return kSingle * kValues *
+         (batch * of_image * (op.channels + op.filters) + op.channels * op.filters);
+}
+
+// Layers from an attention's first product to its last: what a fused attention never has whole. The
+// copies before and after them are of what it reads and makes.
+std::vector<bool> inside_attention(const std::vector<Layer>& layers) {
+  std::vector<bool> out(layers.size(), false);
+  for (std::size_t l = 0; l < layers.size();) {
+    std::size_t end = l;
+    std::size_t first = layers.size();
+    std::size_t last = 0;
+    for (; end < layers.size() && layers[end].op.attention; ++end)
+      if (layers[end].op.kind == "bmm") {
+        first = std::min(first, end);
+        last = end;
+      }
+    for (std::size_t k = first; k < end && k <= last; ++k) out[k] = true;
+    l = std::max(end, l + 1);
+  }
+  return out;
+}
+
 }  // namespace
 
-ModelMemory::ModelMemory(const Workload& w, bool halves)
+ModelMemory::ModelMemory(const Workload& w, bool halves, bool winograd)
     : layer_of_(w.tensors.size(), w.layers.size()) {
   for (std::size_t l = w.layers.size(); l-- > 0;)
     for (TensorIndex t : w.layers[l].tensors) layer_of_[t] = l;
@@ -38,25 +74,26 @@ ModelMemory::ModelMemory(const Workload& w, bool halves)
   const bool told = std::any_of(w.layers.begin(), w.layers.end(),
                                 [](const Layer& l) { return l.memory.has_value(); });
   if (!told) return;
+  const std::vector<bool> inside =
+      w.fused_attention ? inside_attention(w.layers) : std::vector<bool>(w.layers.size(), false);
   std::optional<Workload> generated;
   if (w.compile != Compile::None) {
     Workload own = w;
     if (halves) own.precision = Precision::Bf16, own.casting = Casting::Pure;
     generated = compiled(own);
   }
-  for (std::size_t i = 0; i < w.layers.size(); ++i) {
-    Layer l = w.layers[i];
-    if (generated) l.memory = generated->layers[i].memory;
+  for (std::size_t k = 0; k < w.layers.size(); ++k) {
+    const Layer& l = w.layers[k];
+    const std::optional<LayerMemory>& memory = (generated ? *generated : w).layers[k].memory;
     Bytes b;
-    if (l.memory) {
+    if (memory) {
       const bool fused = w.fused_attention && l.op.attention;
-      b.keeps = static_cast<std::int64_t>((fused ? l.memory->saves_fused : l.memory->saves)[mode] *
-                                          w.batch);
-      // Inside a fused attention nothing else is ever whole.
-      b.makes = fused && l.op.kind != "copy"
-                    ? 0
-                    : static_cast<std::int64_t>(l.memory->makes[mode] * w.batch);
+      b.keeps =
+          static_cast<std::int64_t>((fused ? memory->saves_fused : memory->saves)[mode] * w.batch);
+      b.makes = inside[k] ? 0 : static_cast<std::int64_t>(memory->makes[mode] * w.batch);
     }
+    if (winograd && mode == 0 && w.precision == Precision::Fp32)
+      b.workspace = winograd_bytes(l.op, w.batch);
     // Autocast keeps its copies of weights until backward has used them.
     if (mode == 1) b.keeps += kHalf * weight_elements(l.op);
     b.frees = b.keeps;
@@ -114,7 +151,8 @@ LayersMemory ModelMemory::backward(std::size_t from, std::size_t to) const {
     out.change += layers_[l].again;
     // The gradient of what it made, and of what it read.
     const std::int64_t read = layers_[l].loss ? layers_[l].makes : l > 0 ? layers_[l - 1].makes : 0;
-    out.most = std::max(out.most, out.change + layers_[l].makes + read + waiting);
+    out.most =
+        std::max(out.most, out.change + layers_[l].makes + read + waiting + layers_[l].workspace);
     out.change -= layers_[l].frees;
   }
   return out;

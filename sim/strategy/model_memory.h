@@ -21,7 +21,9 @@ struct LayersMemory {
 class ModelMemory {
  public:
   // `halves`: weights are gathered and computed with in half precision (FSDP's param_dtype).
-  explicit ModelMemory(const Workload& w, bool halves = false);
+  // `winograd`: cuDNN computes gradients of 3x3 filters in fp32 by WINOGRAD_NONFUSED, which lays
+  // out what it transforms.
+  explicit ModelMemory(const Workload& w, bool halves = false, bool winograd = false);
   bool known() const { return !layers_.empty(); }
   std::size_t layers() const { return layers_.size(); }
   // Of the layers [from, to) of forward.
@@ -37,9 +39,10 @@ class ModelMemory {
         0;  // that its block's layers save when they run again, before its backward
     std::int64_t frees = 0;  // when its backward has run
     std::int64_t makes = 0;
-    std::int64_t cached = 0;  // autocast's copies that nobody keeps are there until forward ends
-    bool adds = false;        // a residual: its gradient waits for that of the branch
-    bool loss = false;        // its two gradients are as large as what it keeps, whatever it read
+    std::int64_t cached = 0;     // autocast's copies that nobody keeps are there until forward ends
+    std::int64_t workspace = 0;  // of its backward, cuDNN's
+    bool adds = false;           // a residual: its gradient waits for that of the branch
+    bool loss = false;  // its two gradients are as large as what it keeps, whatever it read
   };
   void checkpoint(const Workload& w, bool autocast);
   std::vector<Bytes> layers_;

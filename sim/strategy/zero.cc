@@ -176,11 +176,65 @@ std::int64_t secondary_ranks(const ZeroPlan& zero, std::int64_t ranks) {
   return std::min(zero.zero_hpz_partition_size, ranks);
 }
 
-std::vector<RankGroups> zero_groups(const Plan& plan, int ranks, int) {
+std::vector<RankGroups> zero_groups(const Plan& plan, int ranks, int per_host) {
+  std::vector<RankGroups> out;
   const auto size = static_cast<int>(secondary_ranks(plan.zero, ranks));
-  if (size < 2) return {};
-  return {{"secondary", size, 1}};
+  if (size > 1) out.push_back({"secondary", size, 1});
+  if (exchanges_gradients(plan.zero, ranks, per_host)) {
+    out.push_back({"local", per_host, 1});
+    out.push_back({"across", ranks / per_host, per_host});
+  }
+  return out;
 }
+
+bool exchanges_gradients(const ZeroPlan& zero, std::int64_t ranks, std::int64_t per_host) {
+  return zero.stage == 3 && zero.zero_quantized_gradients && ranks / per_host > 1;
+}
+
+std::int64_t gradient_groups(const Tensor& t, std::int64_t ranks) {
+  if (t.shape.size() < 2 || t.elements() % (2 * ranks) != 0) return 0;
+  return std::max({t.shape[0], t.shape[1], ranks});
+}
+
+std::uint8_t local_group(const ZeroPlan& zero, std::int64_t ranks) {
+  return secondary_ranks(zero, ranks) > 1 ? kSecondaryGroup + 1 : 1;
+}
+
+std::uint8_t across_group(const ZeroPlan& zero, std::int64_t ranks) {
+  return static_cast<std::uint8_t>(local_group(zero, ranks) + 1);
+}
+
+namespace {
+
+constexpr int kMostExchanging = 4096;  // hosts: as many ranks as an all-to-all is priced of
+
+Problem check_exchange(const Plan& plan, const Workload& w, int ranks, int per_host) {
+  constexpr const char* kPath = "/plan/zero_quantized_gradients";
+  if (plan.system != System::Zero || !plan.zero.zero_quantized_gradients) return {};
+  const std::string hosts =
+      std::to_string(ranks) + " ranks on hosts of " + std::to_string(per_host);
+  if (ranks / per_host < 1) return {};
+  if (ranks % per_host != 0)
+    return {kPath, "DeepSpeed makes groups of whole hosts, and " + hosts + " are none"};
+  if (ranks == per_host) return {};
+  if (per_host == 1) return {kPath, "between hosts of one GPU is not modelled"};
+  if (ranks / per_host > kMostExchanging)
+    return {kPath, "on more than " + std::to_string(kMostExchanging) +
+                       " hosts is not modelled: the routes of all pairs are added up"};
+  for (const Tensor& t : w.tensors) {
+    const std::int64_t groups = gradient_groups(t, ranks);
+    if (groups % ranks == 0) continue;
+    return {kPath,
+            "all_to_all_single stops (\"Tensor's dim 0 does not divide equally across group "
+            "size\"): of " +
+                t.name + " there are " + std::to_string(groups) +
+                " scales, the longer of its first two dimensions, for " + hosts +
+                "; pad it to a multiple of " + std::to_string(ranks)};
+  }
+  return {};
+}
+
+}  // namespace
 
 Problem check_zero_groups(const Plan& plan, int ranks, int) {
   if (plan.zero.offload_param && ranks == 1)
@@ -192,7 +246,8 @@ Problem check_zero_groups(const Plan& plan, int ranks, int) {
                                                " ranks"};
 }
 
-Problem check_quantised(const Plan& plan, const Workload& w, int ranks) {
+Problem check_quantised(const Plan& plan, const Workload& w, int ranks, int per_host) {
+  if (auto p = check_exchange(plan, w, ranks, per_host)) return p;
   if (plan.system != System::Zero || !plan.zero.zero_quantized_weights) return {};
   for (const Tensor& t : w.tensors) {
     const std::int64_t shard = (t.elements() + ranks - 1) / ranks;

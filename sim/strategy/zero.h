@@ -61,14 +61,25 @@ ZeroTrace zero_trace(const Workload& w);
 std::int64_t secondary_ranks(const ZeroPlan& zero, std::int64_t ranks);
 std::vector<RankGroups> zero_groups(const Plan& plan, int ranks, int per_host);
 Problem check_zero_groups(const Plan& plan, int ranks, int per_host);
-// qwZ: what DeepSpeed asserts of what it quantises, here of each parameter's shard. A plan of
-// another system, or without qwZ, passes.
-Problem check_quantised(const Plan& plan, const Workload& w, int ranks);
+// qwZ and qgZ: what DeepSpeed asserts of what it quantises, of qwZ here of each parameter's shard.
+// A plan of another system, or without them, passes.
+Problem check_quantised(const Plan& plan, const Workload& w, int ranks, int per_host);
 // Groups of so many elements, each with a scale: the fewest that part them into multiples of 8,
 // of about 8,000 or less. REQUIRES: elements > 0, a multiple of 8. Source: CUDAQuantizer.quantize
 // (deepspeed/runtime/zero/partition_parameters.py, 0.14.5).
 std::int64_t quantisation_groups(std::int64_t elements);
 inline constexpr std::uint8_t kSecondaryGroup = 1;
+
+// qgZ: whether gradients are exchanged as int4. On one host they are reduced as without it. Source:
+// deepspeed/runtime/zero/stage3.py, __avg_scatter_grads (0.14.5).
+bool exchanges_gradients(const ZeroPlan& zero, std::int64_t ranks, std::int64_t per_host);
+// Of a gradient that is quantised, its groups, each with a scale; 0: of one dimension, or no
+// multiple of 2 x ranks, and it is reduced and scattered by itself. Source:
+// deepspeed/runtime/comm/coalesced_collectives.py, all_to_all_quant_reduce (0.14.5).
+std::int64_t gradient_groups(const Tensor& t, std::int64_t ranks);
+// Program::groups, numbered from 1: the ranks of a host, and those of one place on each host.
+std::uint8_t local_group(const ZeroPlan& zero, std::int64_t ranks);
+std::uint8_t across_group(const ZeroPlan& zero, std::int64_t ranks);
 
 // Between steps, of a rank: `weights` elements of its parameters, the optimizer's copy of a shard
 // of `shard` elements and its states, four bytes each.

@@ -4,6 +4,8 @@
 //
 //   interleave the ranks' parts; divide by the ranks; reduce-scatter; into the shard
 //
+// or, with qgZ, gradient by gradient what zero_exchange.cc says.
+//
 // All-gathers use the communicator of all ranks, everything else one of the data-parallel group.
 //
 // Source: deepspeed/runtime/zero/stage3.py (0.14.5): reduce_independent_p_g_buckets...,
@@ -12,6 +14,7 @@
 #include <algorithm>
 
 #include "sim/strategy/zero_3_offload.h"
+#include "sim/strategy/zero_exchange.h"
 #include "sim/strategy/zero_fetch.h"
 
 namespace ddpsim::strategy {
@@ -21,9 +24,6 @@ constexpr OpWord kLayerForward{"fwd/",
                                {.phase = Phase::Forward, .of = Of::Label, .in_micro_step = true}};
 constexpr OpWord kLayerBackward{"bwd/",
                                 {.phase = Phase::Backward, .of = Of::Label, .in_micro_step = true}};
-constexpr OpWord kInterleave = zero_word("interleave/bucket.", Does::Copy, Phase::Backward);
-constexpr OpWord kScatterBucket = zero_word("reduce_scatter/bucket.", Does::Communicate,
-                                            Phase::Backward, Operation::ReduceScatter);
 constexpr OpWord kScaled = zero_word("scale/bucket.", Does::Copy, Phase::Reduced);
 constexpr OpWord kLimitReduce{"limit/reduce.",
                               {.does = Does::Host, .of = Of::Number, .in_micro_step = true}};
@@ -164,7 +164,10 @@ class Zero3Lowering {
     const std::int64_t size = job_.size;
     bool whole = job_.zero.contiguous_gradients && !job_.zero.reduce_scatter &&
                  elements_ <= job_.zero.reduce_bucket_size;
-    const std::uint32_t k = whole ? all_reduce() : reduce_scatter(shards * job_.ranks);
+    const bool exchanges = exchanges_gradients(job_.zero, job_.ranks, job_.timed.per_host);
+    const std::uint32_t k = whole       ? all_reduce()
+                            : exchanges ? exchange()
+                                        : reduce_scatter(shards * job_.ranks);
     if (offloads())
       offload_.take(*s_, k, {shards, tensors, largest}, micro_);
     else
@@ -185,6 +188,11 @@ class Zero3Lowering {
     s_->copy(ZeroStep::kReduce, kZeroAverage, k, 2 * job_.size * padded);
     s_->collective(ZeroStep::kReduce, kScatterBucket, k, job_.size * padded, job_.type);
     return k;
+  }
+
+  std::uint32_t exchange() {
+    std::sort(bucket_.begin(), bucket_.end());
+    return exchange_gradients(*s_, job_, bucket_);
   }
 
   // reduce_scatter=false; what is above the limit is scattered all the same.

@@ -171,10 +171,10 @@ void ZeroCoordinator::gather(std::vector<TensorIndex> tensors, bool from_seconda
     }
     const bool quantised = job_.zero.zero_quantized_weights;
     if (quantised) quantise(g, own, from_secondary ? secondary_ranks_ : job_.ranks);
-    g.op = s_->collective(ZeroStep::kGather, backward_ ? kFetchAgain : kFetch, g.bucket,
-                          (quantised ? 1 : job_.size) * shards * job_.ranks,
-                          quantised ? DType::UInt8 : job_.type,
-                          from_secondary ? secondary_lane(job_) : world_lane(job_), true);
+    g.op = s_->collective(
+        ZeroStep::kGather, backward_ ? kFetchAgain : kFetch, g.bucket,
+        (quantised ? 1 : job_.size) * shards * job_.ranks, quantised ? DType::UInt8 : job_.type,
+        from_secondary ? group_lane(job_, kSecondaryGroup) : world_lane(job_), true);
     if (from_secondary) s_->b.step.ops[g.op].group = kSecondaryGroup;
     if (quantised) gather_scales(g, from_secondary);
     if (away && g.tensors.size() == 1)  // NCCL's stream reads it
@@ -194,9 +194,9 @@ void ZeroCoordinator::quantise(Gathering& g, std::int64_t own, std::int64_t rank
 }
 
 void ZeroCoordinator::gather_scales(Gathering& g, bool from_secondary) {
-  g.scales = s_->collective(ZeroStep::kGather, backward_ ? kFetchScalesAgain : kFetchScales,
-                            g.bucket, kSingle * g.groups, DType::Float32,
-                            from_secondary ? secondary_lane(job_) : world_lane(job_), true);
+  g.scales = s_->collective(
+      ZeroStep::kGather, backward_ ? kFetchScalesAgain : kFetchScales, g.bucket, kSingle * g.groups,
+      DType::Float32, from_secondary ? group_lane(job_, kSecondaryGroup) : world_lane(job_), true);
   if (from_secondary) s_->b.step.ops[g.scales].group = kSecondaryGroup;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "sim/strategy/zero_3_offload.h"
+#include "sim/strategy/zero_exchange.h"
 #include "sim/strategy/zero_offload.h"
 
 namespace ddpsim::strategy {
@@ -38,7 +39,7 @@ std::span<const OpWord> zero_words() {
   static const std::vector<OpWord> words = [] {
     std::vector<OpWord> all(std::begin(kZeroStepWords), std::end(kZeroStepWords));
     for (auto more : {zero_12_words(), zero_offload_words(), zero_3_offload_words(),
-                      zero_fetch_words(), zero_3_words()})
+                      zero_fetch_words(), zero_3_words(), zero_exchange_words()})
       all.insert(all.end(), more.begin(), more.end());
     return all;
   }();
@@ -59,17 +60,17 @@ ZeroJob::ZeroJob(const TimedWorkload& t, const Plan& plan)
       type(w.tensors.front().dtype),
       size(element_size(type)),
       program(empty_program(t, plan)),
-      memory(w) {
+      memory(w, false, t.winograd) {
   program.activations_known = memory.known();
   if (overlaps) program.streams.push_back("reduce");
   if (overlaps && zero.stage == 3) program.streams.push_back("all_gather");
   program.groups = zero_groups(plan, t.ranks, t.per_host);
-  if (!program.groups.empty()) program.streams.push_back("comm_secondary");
+  for (const RankGroups& g : program.groups) program.streams.push_back("comm_" + g.name);
   if (zero.stage == 3) program.streams.push_back("comm_world");
 }
 
-Lane secondary_lane(const ZeroJob& job) {
-  return stream(job.program.streams.size() - 2);
+Lane group_lane(const ZeroJob& job, std::uint8_t group) {
+  return stream(job.program.streams.size() - 1 - job.program.groups.size() + group - 1);
 }
 
 Lane world_lane(const ZeroJob& job) {

@@ -100,8 +100,9 @@ class ZeroStep {
   std::array<State, kStreams> streams_;
 };
 
-// The communicator of those that share a second copy of weights (hpZ).
-Lane secondary_lane(const ZeroJob& job);
+// The communicator of one of Program::groups, from 1: of those that share a second copy of weights
+// (hpZ), of a host, of one place on each host (qgZ).
+Lane group_lane(const ZeroJob& job, std::uint8_t group);
 // The communicator of all ranks, where there is another one besides (stage 3).
 Lane world_lane(const ZeroJob& job);
 

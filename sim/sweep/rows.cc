@@ -13,7 +13,7 @@ namespace ddpsim::sweep {
 namespace {
 
 // Columns of a row between the axes and the reason, with the reason's comma.
-constexpr std::size_t kResults = 20;
+constexpr std::size_t kResults = 21;
 constexpr const char* kFirstResult = "world_size";
 
 constexpr std::size_t kHash = 16;  // digits of Sweep::id
@@ -61,7 +61,8 @@ SweepRow row_at(const Sweep& s, std::int64_t point) {
   return row;
 }
 
-void fill(SweepRow& row, const Sweep& s, const predict::Question& q, const predict::Prediction& p) {
+void fill(SweepRow& row, const Sweep& s, const predict::Question& q, const predict::Prediction& p,
+          const predict::Options& options) {
   row.ranks = q.scenario.ranks;
   row.jitter = q.scenario.jitter.has_value();
   row.step = p.summary.step;
@@ -90,8 +91,20 @@ void fill(SweepRow& row, const Sweep& s, const predict::Question& q, const predi
   if (p.memory) {
     row.memory = p.memory->device;
     if (p.memory->capacity > 0) row.fits = p.memory->fits();
+    if (!p.memory->fits()) row.would_fit = predict::in_words(predict::what_fits(q, options));
   }
   row.beyond = fmt::format("{}", fmt::join(p.extrapolated, "; "));
+}
+
+bool does_not_fit(const SweepRow& r) {
+  return r.fits && !*r.fits;
+}
+
+std::string memory_text(const SweepRow& r) {
+  if (r.memory == 0) return {};
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  return fmt::format("{:.1f} GiB{}", static_cast<double>(r.memory) / kGiB,
+                     does_not_fit(r) ? " does not fit" : "");
 }
 
 void refuse(SweepRow& row, const Sweep& s, const InputError& e) {
@@ -188,7 +201,7 @@ std::string sweep_header(const Sweep& s) {
   return out +
          ",world_size,step_ps,step_low_ps,step_high_ps,samples_per_s,scaling_efficiency,scaling_"
          "efficiency_low,scaling_efficiency_high,communication_ps,exposed_ps,all_reduces,largest_"
-         "all_reduce,busiest_link,busiest_share,memory_bytes,fits,profile,basis,"
+         "all_reduce,busiest_link,busiest_share,memory_bytes,fits,would_fit,profile,basis,"
          "beyond_model,reason,sweep\n";
 }
 
@@ -196,7 +209,7 @@ std::string sweep_line(const Sweep& s, const SweepRow& r) {
   std::string out = std::to_string(r.point);
   for (const std::string& v : r.values) out += "," + report::csv_field(v);
   if (r.reason.empty())
-    out += fmt::format(",{},{},{},{},{:.3f},{},{},{},{},{},{},{},{},{:.6f},{},{},{},{},{},",
+    out += fmt::format(",{},{},{},{},{:.3f},{},{},{},{},{},{},{},{},{:.6f},{},{},{},{},{},{},",
                        r.ranks, r.step.ps, ps(r.low), ps(r.high), r.samples_per_s,
                        r.scaling_efficiency > 0 ? share(r.scaling_efficiency) : "",
                        share(r.efficiency_low), share(r.efficiency_high), r.communication.ps,
@@ -204,9 +217,9 @@ std::string sweep_line(const Sweep& s, const SweepRow& r) {
                        report::csv_field(r.busiest_link), r.busiest_share, r.memory,
                        !r.fits   ? ""
                        : *r.fits ? "yes"
-                                 : "no",
-                       report::csv_field(r.profile), report::csv_field(r.basis),
-                       report::csv_field(r.beyond));
+                                 : "does not fit",
+                       report::csv_field(r.would_fit), report::csv_field(r.profile),
+                       report::csv_field(r.basis), report::csv_field(r.beyond));
   else
     out += std::string(kResults, ',') + report::csv_field(r.reason);
   return out + "," + s.id + "\n";
@@ -270,9 +283,10 @@ SweepRow row_of(const Sweep& s, const std::string& line, const std::string& file
   r.busiest_share = real(13);
   r.memory = whole(14);
   if (!at(15).empty()) r.fits = at(15) == "yes";
-  r.profile = at(16);
-  r.basis = at(17);
-  r.beyond = at(18);
+  r.would_fit = at(16);
+  r.profile = at(17);
+  r.basis = at(18);
+  r.beyond = at(19);
   return r;
 }
 

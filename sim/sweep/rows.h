@@ -35,6 +35,8 @@ struct SweepRow {
   double busiest_share = 0;
   std::int64_t memory = 0;   // of a device at the peak, bytes; 0 = not known
   std::optional<bool> fits;  // none: nothing says how much it has
+  std::string would_fit;  // with what it would, as predict says it; "" = it fits, or nothing tried
+                          // would do
   std::string profile;
   std::string basis;   // of the profile's numbers, as predict says it
   std::string beyond;  // what of it the model has only in part, as predict says it; "" = nothing
@@ -57,9 +59,12 @@ Sweep sweep_over(const std::vector<std::string>& axes, const std::vector<std::st
 
 // A row without an answer: what the point is.
 SweepRow row_at(const Sweep& sweep, std::int64_t point);
-// The answer of its question.
+// The answer of its question; where it does not fit, what would is tried with `options`.
 void fill(SweepRow& row, const Sweep& sweep, const predict::Question& question,
-          const predict::Prediction& prediction);
+          const predict::Prediction& prediction, const predict::Options& options);
+bool does_not_fit(const SweepRow& row);
+// "0.9 GiB", "131.4 GiB does not fit"; "" = not known.
+std::string memory_text(const SweepRow& row);
 // Why there is none, in words of the axes.
 void refuse(SweepRow& row, const Sweep& sweep, const InputError& error);
 

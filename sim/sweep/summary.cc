@@ -52,11 +52,21 @@ void SweepSummary::add(const SweepRow& row) {
   samples_differ_ =
       samples_differ_ || std::abs(row.samples - first_->samples) > 1e-3 * first_->samples;
   ranks_differ_ = ranks_differ_ || row.ranks != first_->ranks;
-  keep_best(shortest_, row, [](const SweepRow& a, const SweepRow& b) { return a.step < b.step; });
-  keep_best(fastest_, row,
-            [](const SweepRow& a, const SweepRow& b) { return a.samples_per_s > b.samples_per_s; });
-  keep_best(cheapest_, row,
-            [](const SweepRow& a, const SweepRow& b) { return of_a_rank(a) > of_a_rank(b); });
+  if (does_not_fit(row)) ++unfit_;
+  // What does not fit comes after all that does.
+  auto fitting = [](auto better) {
+    return [better](const SweepRow& a, const SweepRow& b) {
+      return does_not_fit(a) != does_not_fit(b) ? does_not_fit(b) : better(a, b);
+    };
+  };
+  keep_best(shortest_, row,
+            fitting([](const SweepRow& a, const SweepRow& b) { return a.step < b.step; }));
+  keep_best(fastest_, row, fitting([](const SweepRow& a, const SweepRow& b) {
+              return a.samples_per_s > b.samples_per_s;
+            }));
+  keep_best(cheapest_, row, fitting([](const SweepRow& a, const SweepRow& b) {
+              return of_a_rank(a) > of_a_rank(b);
+            }));
 }
 
 std::string SweepSummary::notes() const {
@@ -66,6 +76,9 @@ std::string SweepSummary::notes() const {
     out += report::wrapped(lines[k] + "\n");
   if (lines.size() > kProfilesNamed)
     out += "... and other profiles: see the columns profile and basis\n";
+  if (unfit_ > 0)
+    out +=
+        fmt::format("{} of {} points do not fit; they come after those that do\n", unfit_, rows_);
   if (beyond_ > 0)
     out += report::wrapped(fmt::format("{} of {} points beyond the model; the first: {}\n", beyond_,
                                        rows_, first_beyond_));

@@ -16,9 +16,9 @@ inline constexpr const char* kJitterNote =
 // "profile h100-sxm.datasheet: datasheet, never measured on this hardware", for each profile.
 std::vector<std::string> provenance(const std::vector<SweepRow>& rows);
 
-// The best few, and how many points have no prediction: what a person wants to know when it is
-// done. Where points differ in the samples of a step, a shorter step says little: then by samples
-// per second, and where they differ in ranks also by samples per second of a rank.
+// The best few of those that fit, and how many points have no prediction: what a person wants to
+// know when it is done. Where points differ in the samples of a step, a shorter step says little:
+// then by samples per second, and where they differ in ranks also by samples per second of a rank.
 class SweepSummary {
  public:
   void add(const SweepRow& row);
@@ -33,6 +33,7 @@ class SweepSummary {
   std::int64_t invalid_ = 0;
   std::int64_t internal_ = 0;
   std::int64_t beyond_ = 0;
+  std::int64_t unfit_ = 0;  // do not fit
   bool jitter_ = false;
   std::string first_reason_;
   std::string first_beyond_;

@@ -144,7 +144,51 @@ TEST(HpzCommand, AnswersAndRefuses) {
       "no multiple of 8 elements");
   expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_weights=2", kHalf, kMasters}),
                  "zero_quantized_weights");
-  expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_gradients=true"}), "all-to-all");
+}
+
+TEST(QgzCommand, AnswersAndRefuses) {
+  constexpr const char* kHalf = "workload.precision=fp16";
+  constexpr const char* kMasters = "workload.casting=master_weights";
+  constexpr const char* kOn = "zero_quantized_gradients=true";
+  constexpr const char* kHosts = "cluster.hosts=2";
+  auto about = [&](std::vector<std::string> command, std::initializer_list<const char*> sets,
+                   const char* workload = "bert-large", const char* cluster = "dgx-h100") {
+    for (const char* word : {"--workload", workload, "--cluster", cluster, "--plan", "zero3"})
+      command.emplace_back(word);
+    for (const char* set : sets) command.insert(command.end(), {"--set", set});
+    return command;
+  };
+  // 30,522 words, of which 16 ranks are no divisor: nor of GPT-2's 50,257.
+  const char* padded = "llama-3.2-1b";
+  expect_answer(about({"predict"}, {kOn, kHalf, kMasters, kHosts}, padded),
+                {"zero_quantized_gradients=true", "step "});
+  expect_answer(about({"explain"}, {kOn, kHalf, kMasters, kHosts}, padded), {"step "});
+  expect_answer(
+      about({"predict", "--fidelity", "message"}, {kOn, kHalf, kMasters, kHosts}, "resnet50"),
+      {"step "});
+  expect_answer(about({"show", "program"}, {kOn, kHalf, kMasters, kHosts}, padded),
+                {"quantize_gradient/bucket.", "all_to_all/bucket.", "all_to_all/scales.",
+                 "sum_quantized/bucket.", "all_to_all/across.bucket.", "comm_across",
+                 "dequantize_gradient/bucket.", "mean/bucket."});
+  Outcome all =
+      ddpsim(about({"predict", "--format", "json"}, {kOn, kHalf, kMasters, kHosts}, padded));
+  for (const char* word : {"all_to_all/bucket.", "all_to_all/across.bucket.", "send/recv/Simple"})
+    EXPECT_NE(all.out.find(word), std::string::npos) << word;
+  // One host: as without it.
+  Outcome one = ddpsim(about({"show", "program"}, {kOn, kHalf, kMasters}, padded));
+  EXPECT_EQ(one.out.find("all_to_all"), std::string::npos);
+  expect_refusal(about({"predict"}, {kOn, kHalf, kMasters, kHosts}),
+                 "does not divide equally across group size");
+  expect_refusal(about({"predict"}, {kOn, kHosts}, padded), "as float16 whatever they are");
+  expect_refusal(asked({"predict"}, "zero2", {kOn, kHalf, kMasters}), "is of stage 3");
+  expect_refusal(about({"predict"}, {kOn, kHalf, kMasters, kHosts, "reduce_scatter=false"}, padded),
+                 "reduce_scatter should also be enabled");
+  expect_refusal(about({"predict"}, {kOn, kHalf, kMasters, kHosts, "ranks=12"}, padded),
+                 "groups of whole hosts");
+  expect_refusal(about({"predict"}, {kOn, kHalf, kMasters}, padded, "gpu-ethernet-25g"),
+                 "hosts of one GPU");
+  expect_refusal(about({"predict"}, {"zero_quantized_gradients=maybe"}, padded),
+                 "zero_quantized_gradients");
 }
 
 }  // namespace

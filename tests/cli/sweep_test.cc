@@ -86,7 +86,7 @@ TEST(Sweep, SaysWhatIsBeyondTheModel) {
   Args sweep = with(with({"sweep"}, question), {"--axis", "bucket_cap_mb=5,25"});
   std::vector<std::string> rows = lines(ddpsim(sweep).out);
   ASSERT_EQ(rows.size(), 3u);
-  EXPECT_TRUE(has(rows[0], ",memory_bytes,fits,profile,basis,beyond_model,reason,sweep"))
+  EXPECT_TRUE(has(rows[0], ",memory_bytes,fits,would_fit,profile,basis,beyond_model,reason,sweep"))
       << rows[0];
   for (std::size_t k : {1, 2}) EXPECT_TRUE(has(rows[k], ",\"" + note + "\",,")) << rows[k];
   EXPECT_TRUE(has(ddpsim(with(sweep, {"--format", "table"})).out,
@@ -106,6 +106,50 @@ TEST(Sweep, SaysWhatIsBeyondTheModel) {
   };
   for (const std::string& row : lines(ddpsim(kSweep).out))
     EXPECT_EQ(fields(row), fields(rows[0]) + 2) << row;
+}
+
+// What predict says of memory: in the row of each format, with what would make it fit; and what
+// does not fit comes last where rows are put in order.
+TEST(Sweep, SaysWhatDoesNotFitAndWhatWould) {
+  const Args question{"--workload", "bert-large", "--cluster", "dgx-a100"};
+  Outcome p = ddpsim(
+      with(with({"predict"}, question), {"--set", "workload.batch=512", "--format", "json"}));
+  ASSERT_EQ(p.code, 0) << p.err;
+  io::Json summary = io::parse_json(p.out, "stdout")["summary"];
+  ASSERT_EQ(summary["memory"]["fits"], false);
+  const std::string note = summary["extrapolated"][0];
+  const std::string would = note.substr(note.find("it would with ") + 14);
+  EXPECT_TRUE(has(would, "(--set workload.batch=")) << note;
+  const Args sweep = with(with({"sweep"}, question), {"--axis", "workload.batch=512,8"});
+  std::vector<std::string> rows = lines(ddpsim(sweep).out);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_TRUE(has(rows[1], ",does not fit," + would + ",")) << rows[1];
+  EXPECT_TRUE(has(rows[2], ",yes,,")) << rows[2];
+  const std::string table = ddpsim(with(sweep, {"--format", "table"})).out;
+  EXPECT_TRUE(has(table, " GiB does not fit\n    it would fit with ")) << table;
+  EXPECT_TRUE(has(table, "--set workload.batch=")) << table;
+  EXPECT_TRUE(has(ddpsim(with(sweep, {"--format", "md"})).out, "does not fit; it would fit with"));
+  io::Json j = io::parse_json(ddpsim(with(sweep, {"--format", "json"})).out, "stdout");
+  int found = 0;
+  for (std::size_t k = 0; k < j["columns"].size(); ++k) {
+    if (j["columns"][k]["name"] == "fits")
+      found += j["data"][k] == io::Json::array({"does not fit", "yes"});
+    if (j["columns"][k]["name"] == "would_fit")
+      found += j["data"][k] == io::Json::array({would, ""});
+  }
+  EXPECT_EQ(found, 2) << j;
+  // The largest batch has the most samples per second, and is not the best.
+  Folder f;
+  Outcome o = ddpsim(with(sweep, {"--out", f.file("rows.csv")}));
+  const std::string& said = o.out.empty() ? o.err : o.out;
+  const std::size_t best = said.find("most samples per second\n");
+  ASSERT_NE(best, std::string::npos) << said;
+  EXPECT_LT(said.find("\n8 ", best), said.find("\n512 ", best)) << said;
+  EXPECT_TRUE(has(said, "1 of 2 points do not fit")) << said;
+  // Rows of a file are read back.
+  EXPECT_EQ(ddpsim({"merge", f.file("rows.csv")}).out, ddpsim(sweep).out);
+  // Where everything fits, there is nothing to say.
+  EXPECT_FALSE(has(ddpsim(with(kSweep, {"--format", "json"})).out, "would_fit"));
 }
 
 TEST(Sweep, SaysOfAPointWhatPredictSays) {

@@ -149,7 +149,6 @@ TEST(TuneShardedCommand, RefusesInASentence) {
            {on("tune", "fsdp2") + Args{"--memory-limit", "0GiB"}, "60GiB"},
            {on("tune", "fsdp2") + Args{"--memory-limit", "200GiB"}, "more than the device has"},
            {on("tune", "pytorch_ddp") + Args{"--memory-limit", "60GiB"}, "is of plans that shard"},
-           {on("tune", "fsdp2") + Args{"--html", "x.html"}, "of a plan that shards"},
            {on("predict", "fsdp2") + Args{"--set", "blocks_per_unit=0"}, "1 to 1,000,000 blocks"},
            {on("predict", "fsdp2") + Args{"--set", "blocks_per_unit=[]"}, "a list of at least one"},
            {on("predict", "fsdp2") + Args{"--set", "blocks_per_unit=[2,1.5]"}, "blocks_per_unit"},

@@ -28,9 +28,9 @@ issued; the stream goes on after it unless it is `async`. Then a `wait_work` say
 
 Copies between device and host, of stage 3, are kernels of their own: `to_device` and `to_host`, and
 with `_blocking` where the host waits for them whatever memory is pinned; `host_...` is the host's
-own work. Not here: offloading of stages 1 and 2, to NVMe or in part, MoE, ZeRO++, MiCS, pipelines,
-quantised gradients, sparse gradients, parameters without a gradient, `wall_clock_breakdown`,
-BF16_Optimizer (stage 1, bf16, gradients in fp32).
+own work. Not here: offloading of stages 1 and 2, to NVMe or in part, MoE, hpZ, MiCS, pipelines,
+qgZ with error feedback (LoCo), sparse gradients, parameters without a gradient,
+`wall_clock_breakdown`, BF16_Optimizer (stage 1, bf16, gradients in fp32).
 """
 import dataclasses
 import json
@@ -57,6 +57,8 @@ KNOBS = {
     "offload_optimizer": None,  # {"device": "cpu", "pin_memory": ...}, of stage 3
     "offload_param": None,
     "zero_quantized_weights": False,  # qwZ, of stage 3: all-gathers of int8 and of scales
+    "zero_quantized_gradients": False,  # qgZ, of stage 3: all-to-alls of int4 and of scales
+    "devices_per_node": 1,  # qgZ: get_accelerator().device_count()
     "dtype": "fp32",
     "communication_data_type": None,  # the dtype
     "gradient_accumulation_steps": 1,
@@ -75,6 +77,7 @@ OTHERS = (
     "arrival",
     "no_input_gradient",
     "buffers",
+    "shapes",  # of parameters, for qgZ
 )
 
 
@@ -221,6 +224,13 @@ class Question:
         self.rank = said.get("rank", 0)
         self.names = [p[0] for p in said["parameters"]]
         self.elements = [p[1] for p in said["parameters"]]
+        self.shapes = said.get("shapes") or [[n] for n in self.elements]
+        self.nodes = self.world_size // self.devices_per_node
+        self.exchanges = self.zero_quantized_gradients and self.nodes > 1
+        if self.zero_quantized_gradients and (self.stage != 3 or not self.reduce_scatter):
+            raise ValueError("qgZ is of stage 3, with reduce_scatter")
+        if self.exchanges and self.world_size % self.devices_per_node:
+            raise ValueError("qgZ has groups of whole nodes")
         self.modules = said.get("modules", {})
         self.forward = said.get("forward", [])
         self.arrival = said.get("arrival") or self.reversed_forward()
@@ -891,7 +901,10 @@ class Stage3(Rank):
             self.all_reduce(stream, elements)
         else:
             self.bucket.sort()
-            self.reduce_scatter(stream)
+            if q.exchanges:
+                self.exchange(stream)
+            else:
+                self.reduce_scatter(stream)
         own, pieces = 0, 0
         for p in self.bucket:
             n = min(self.shard[p], q.elements[p] - q.rank * self.shard[p])
@@ -991,6 +1004,63 @@ class Stage3(Rank):
             d.kernel(stream, "mul_new", "after", elements, recorded=False, pieces=count)
         if q.wire != q.dtype:
             d.kernel(stream, "cast", "cast_back", elements, recorded=False, pieces=count)
+
+    def exchange(self, stream):
+        """all_to_all_quant_reduce(): one gradient after another."""
+        q, d = self.q, self.device
+        self.by_scatter = True
+        world, local = q.world_size, q.devices_per_node
+        bucket = list(self.bucket)
+        for p in bucket:
+            n, shape = q.elements[p], q.shapes[p]
+            if len(shape) == 1 or n % (2 * world):
+                self.scatter_alone(stream, p, bucket)
+                continue
+            scales = max(shape[0], shape[1], world)
+
+            def all_to_all(what, elements, dtype, inside):
+                comm = "local" if inside else "across"
+                ranks = local if inside else q.nodes
+                if elements % ranks:
+                    raise ValueError(f"{elements} of {what}: dim 0 does not divide")
+                d.collective(
+                    stream, "all_to_all", what, elements, dtype, comm, ranks, tensors=bucket
+                )
+
+            d.kernel(stream, "swizzle_quant", "gradient", n, recorded=False, groups=scales)
+            all_to_all("gradient", n // 2, "int8", True)
+            all_to_all("scales", scales, "float32", True)
+            d.kernel(
+                stream, "quantized_reduction", "parts", n // 2, recorded=False, groups=scales
+            )
+            all_to_all("parts", n // 2 // local, "int8", False)
+            all_to_all("scales", scales // local, "float32", False)
+            half = n // 2 // local
+            d.kernel(
+                stream, "dequantize", "parts", half, recorded=False, groups=scales // local
+            )
+            for _ in range(q.nodes):
+                d.kernel(stream, "add_new", "nodes", n // world, recorded=False)
+            d.kernel(stream, "div_new", "mean", n // world, recorded=False)
+
+    def scatter_alone(self, stream, p, bucket):
+        """reduce_scatter_coalesced([tensor]), in the group of all."""
+        q, d = self.q, self.device
+        padded = self.shard[p] * q.world_size
+        if padded != q.elements[p]:
+            d.kernel(stream, "cat", "pad", padded, recorded=False, inputs=1)
+        d.kernel(stream, "div", "gradient", padded, tensors=[p])
+        d.collective(
+            stream,
+            "reduce_scatter",
+            "gradient",
+            padded,
+            q.wire,
+            "world",
+            q.world_size,
+            shard_elements=self.shard[p],
+            tensors=bucket,
+        )
 
     def after_backward(self):
         self.reduce_bucket()

@@ -46,6 +46,7 @@ into = [None]  # where events go; None: nowhere
 current = ["main"]  # stack of streams
 on_host = set()  # storages; empty: nothing is offloaded, and all are where they are
 now = {"gradient": None, "world": 2, "rank": 0, "fetch": None, "carried": None, "up": False}
+now["devices"] = 1  # of a node
 made = {"streams": 0, "groups": 0}
 
 
@@ -127,7 +128,7 @@ def collective(op, elements, dtype, group, asynchronous, **more):
         "elements": elements,
         "dtype": name,
         "bytes": elements * size,
-        "group": now["world"],
+        "group": len(group.ranks) if op == "all_to_all" else now["world"],
         "queue": current[-1],
         "async": bool(asynchronous),
         "after_grad": now["gradient"],
@@ -170,6 +171,14 @@ def reduce_scatter_tensor(output_tensor, input_tensor, op=None, group=None, asyn
     )
 
 
+def all_to_all_single(
+    output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False
+):
+    if input.shape[0] % len(group.ranks):  # as PyTorch's check_split_sizes
+        raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
+    return collective("all_to_all", input.numel(), input.dtype, group, async_op)
+
+
 def stand_in():
     for name, value in {
         "is_initialized": lambda: now["up"],
@@ -183,6 +192,7 @@ def stand_in():
         "broadcast": broadcast,
         "all_gather_into_tensor": all_gather_into_tensor,
         "reduce_scatter_tensor": reduce_scatter_tensor,
+        "all_to_all_single": all_to_all_single,
     }.items():
         setattr(dist, name, value)
     dist.distributed_c10d.get_global_rank = lambda group, rank: rank
@@ -206,8 +216,8 @@ def offload(optimizer):
 def listen_to_kernels():
     """Of what DeepSpeed's Python asks of a tensor, what makes a kernel."""
 
-    def ours():
-        return "/deepspeed/" in sys._getframe(3).f_code.co_filename
+    def ours(folder="/deepspeed/"):
+        return folder in sys._getframe(3).f_code.co_filename
 
     tensor = torch.Tensor
 
@@ -258,6 +268,16 @@ def listen_to_kernels():
             kernel("cat", result)
         return result
 
+    def reduced(kind):
+        def new(old, self, *args):
+            if ours("/deepspeed/runtime/comm/"):
+                kernel(kind, self)
+            return old(self, *args)
+
+        return new
+
+    for name, kind in (("__radd__", "add"), ("__add__", "add"), ("__truediv__", "div")):
+        around(tensor, name, reduced(kind + "_new"))
     around(tensor, "to", to)
     around(torch, "cat", cat)
     import deepspeed.runtime.zero.stage3 as three
@@ -290,11 +310,11 @@ def deepspeed_0145(folder):
         "resolves_data_dependency": False,
         "handles_memory_backpressure": False,
         "use_host_timers": True,
-        "device_count": 1,
         "is_bf16_supported": True,
         "is_fp16_supported": True,
     }.items():
         setattr(device, name, lambda self, value=value: value)
+    device.device_count = lambda self: now["devices"]
     device.Stream = property(lambda self: lambda *_, **__: Stream())
     device.Event = property(lambda self: Event)
     device.stream = lambda self, stream: Inside(stream)
@@ -524,8 +544,17 @@ class Eights(Tower):
         self.l = nn.ModuleList(Layer(5024 * i + 64, 32) for i in range(6))
 
 
+class Plates(Tower):
+    """Gradients of one, two and three dimensions; one that no exchange parts."""
+
+    def __init__(self):
+        super().__init__()
+        shapes = (8, 6), (6, 16), (5, 7), (2, 2, 24), (24,)
+        self.l = nn.ModuleList(Layer(shape, 3 + i) for i, shape in enumerate(shapes))
+
+
 class Quantizer:
-    """qwZ's kernels, which would have to be compiled."""
+    """Kernels of qwZ and qgZ, which would have to be compiled."""
 
     Symmetric = 0
 
@@ -535,11 +564,21 @@ class Quantizer:
 
     def dequantize(self, tensor, scales, groups, bits, _):
         kernel("dequantize", tensor)
-        return torch.zeros(tensor.shape, dtype=torch.float16)
+        shape = tensor.shape if bits == 8 else (2 * tensor.numel(),)
+        return torch.zeros(shape, dtype=torch.float16)
+
+    def swizzle_quant(self, tensor, groups, bits, *_):
+        kernel("swizzle_quant", tensor)
+        return torch.zeros(tensor.numel() * bits // 8, dtype=torch.int8), torch.zeros(groups, 1)
+
+    def quantized_reduction(self, tensor, scales, groups, groups_left, bits, _, devices):
+        kernel("quantized_reduction", tensor)
+        left = torch.zeros(tensor.numel() // devices, dtype=torch.int8)
+        return left, torch.zeros(groups_left, 1)
 
 
 MODELS = {"raw": Raw, "shared": Shared, "blocks3": Blocks, "twice": Twice, "tower7": Tower}
-MODELS["eights"] = Eights
+MODELS |= {"eights": Eights, "plates": Plates}
 
 
 def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
@@ -550,6 +589,8 @@ def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
     on_host.clear()
     now.update(world=ranks, rank=rank, gradient=None, fetch=None, carried=None)
     name = model
+    now["devices"] = knobs.pop("devices", 1)
+    exchanges = knobs.get("zero_quantized_gradients", False)
     dtype = knobs.pop("dtype", "fp32")
     top = ("gradient_clipping", "prescale_gradients", "gradient_predivide_factor")
     top += ("communication_data_type",)
@@ -563,6 +604,7 @@ def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
     model = MODELS[name]()
     names = [n for n, _ in model.named_parameters()]
     parameters = [[n, p.numel(), str(DTYPES[dtype])[6:]] for n, p in model.named_parameters()]
+    shapes = [list(p.shape) for p in model.parameters()]
     modules = {}
     index = {id(p): i for i, p in enumerate(model.parameters())}
     now["index"] = index
@@ -573,6 +615,7 @@ def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
             m.register_forward_pre_hook(lambda _, __, n=n: log("f", n))
     world = __import__("deepspeed.utils.groups", fromlist=["x"])
     world._WORLD_GROUP = None
+    world._ALL_TO_ALL_GROUP = {}
     configuration = {
         "train_micro_batch_size_per_gpu": 2,
         "gradient_accumulation_steps": gas,
@@ -650,6 +693,7 @@ def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
             "rank": rank,
             "file": file,
             "parameters": parameters,
+            **({"shapes": shapes, "devices_per_node": now["devices"]} if exchanges else {}),
             "modules": modules,
             "no_input_gradient": model.no_input_gradient,
             **({"forward": model.events} if isinstance(model, Raw) else {}),
@@ -695,7 +739,7 @@ def drawn(deepspeed, out, count, seed):
             maybe(0.6, "stage3_max_reuse_distance", 0, 50, 100, 300, 600, 1000, 2000)
             maybe(0.2, "stage3_model_persistence_threshold", 0, 30, 75, 200, 1000)
             maybe(0.2, "sub_group_size", 1, 50, 200, 500)
-        models = sorted(set(MODELS) - {"eights"})
+        models = sorted(set(MODELS) - {"eights", "plates"})
         model = "tower7" if knobs.get("dtype") == "fp16" else rng.choice(models)
         rank = rng.randrange(ranks)
         record(deepspeed, out, model, f"drawn{seed}_{number}", ranks, rank, **knobs)
@@ -905,6 +949,7 @@ def main():
     of("blocks3", "many", 64, 63, **none, reduce_bucket_size=300, stage3_prefetch_bucket_size=300)
     offloaded(of, none)
     quantised(of, none)
+    exchanged(of, none)
     return 0
 
 
@@ -936,6 +981,39 @@ def quantised(of, none):
         zero_quantized_weights=True,
         offload_optimizer={"device": "cpu"},
         offload_param={"device": "cpu"},
+    )
+
+
+def exchanged(of, none):
+    import deepspeed.runtime.comm.coalesced_collectives as coalesced
+
+    coalesced.quantizer_module = Quantizer()
+    qgz = {"dtype": "fp16", "zero_quantized_gradients": True}
+    of("plates", "qgz", 4, **none, **qgz, devices=2)
+    of("plates", "qgz_buckets", 8, 5, **none, **qgz, devices=4, reduce_bucket_size=150)
+    of(
+        "plates",
+        "qgz_acc2_nooverlap",
+        8,
+        6,
+        **none,
+        **qgz,
+        devices=2,
+        gradient_accumulation_steps=2,
+        overlap_comm=False,
+    )
+    of("plates", "qgz_one_node", 4, 1, **none, **qgz, devices=4)
+    of(
+        "plates",
+        "qgz_nocontig_offload",
+        4,
+        3,
+        **none,
+        **qgz,
+        devices=2,
+        contiguous_gradients=False,
+        reduce_bucket_size=110,
+        offload_optimizer={"device": "cpu", "pin_memory": True},
     )
 
 

@@ -115,6 +115,9 @@ def question_of(recording, rank):
         **knobs,
         **zero,
     }
+    for key in ("shapes", "devices_per_node"):
+        if key in recording:
+            question[key] = recording[key]
     if "no_input_gradient" in recording:
         question["no_input_gradient"] = recording["no_input_gradient"]
     if recording["model"].startswith("gpt"):
@@ -127,6 +130,17 @@ STREAMS = {
     1: {"main": "main", "reduction": "stream0"},
     3: {"main": "main", "all_gather": "stream0", "reduce_and_partition": "stream1"},
 }
+
+
+def communicator(name, question):
+    """As it is numbered: with qgZ those of nodes and those across nodes are made first."""
+    if not question.get("zero_quantized_gradients"):
+        return name
+    devices, rank = question["devices_per_node"], question["rank"]
+    nodes = question["world_size"] // devices
+    made = nodes + devices if nodes > 1 else 1
+    at = {"local": rank // devices, "across": nodes + rank % devices, "g0": made}
+    return f"g{at[name]}"
 
 
 def as_recorded(log, question, detail):
@@ -177,7 +191,7 @@ def as_recorded(log, question, detail):
                 if field in e:
                     said[field] = e[field]
             if e["comm"] != "world":
-                said["comm"] = e["comm"]
+                said["comm"] = communicator(e["comm"], question)
             if e["operation"] == "all_gather":
                 said["in_elements"] = e["shard_elements"]
             if e["operation"] == "reduce_scatter":
@@ -456,6 +470,14 @@ def self_test():
         changed(bytes_of, f"a {how} lost", lambda r, how=how: lose(r, "l", 1, how, "forward"))
     changed(bytes_of, "scales lost", lambda r: drop(r, "c", "forward", 1))
     changed(bytes_of, "whole weights", lambda r: zero(r, zero_quantized_weights=False))
+    ints = "ds_0145_zero3__plates__qgz__n4r0"
+    for how in ("swizzle_quant", "quantized_reduction", "dequantize", "add_new", "div_new"):
+        changed(ints, f"a {how} lost", lambda r, how=how: lose(r, "l", 1, how))
+    changed(ints, "an all-to-all lost", lambda r: drop(r, "c", at=-4))
+    changed(ints, "another node", lambda r: r.update(rank=2))
+    changed(ints, "larger nodes", lambda r: r.update(devices_per_node=4))
+    changed(ints, "flat gradients", lambda r: r.update(shapes=[]))
+    changed(ints, "halves", lambda r: zero(r, zero_quantized_gradients=False))
     four = "zero_redundancy__resnet18__plain__n4"
     changed(four, "an owner", lambda r: events(r, "c", "step", 1)[0][0][1].update(root=1))
     changed(four, "bucket view", lambda r: r["knobs"].update(parameters_as_bucket_view=True))

@@ -114,6 +114,31 @@ const template = readFileSync(join(folder, "page.html"), "utf8");
 inFolder("sweep.html", fill(template, sweep()));
 inFolder("tune.html", fill(template, tune()));
 
+const sharded = report(
+  "sharded",
+  "tune",
+  "--workload",
+  "gpt2-small",
+  "--cluster",
+  "hgx-h100",
+  "--plan",
+  "fsdp2",
+  "--knob",
+  "reshard_after_forward",
+  "--set",
+  "workload.batch=40",
+);
+const unfit = [
+  "sweep",
+  "--workload",
+  "bert-large",
+  "--cluster",
+  "dgx-a100",
+  "--axis",
+  "workload.batch=8,16,512",
+];
+run(...unfit, "--out", join(out, "unfit.csv"), "--html", join(out, "unfit.html"));
+
 // Nearly a hundred buckets, of which the last are exposed.
 run(
   "predict",
@@ -384,7 +409,7 @@ const cases = {
           const [x, y] = [luminance(a), luminance(b)];
           return [y, (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05)];
         });
-    for (const name of ["predict", "validate", "compare", "sweep", "tune"]) {
+    for (const name of ["predict", "validate", "compare", "sweep", "tune", "sharded"]) {
       const page = await open(name, "dark");
       const [dark, ratio] = await contrast(page);
       check(dark < 0.05 && ratio > 7, `${name}: dark has contrast ${ratio}`);
@@ -589,6 +614,46 @@ const cases = {
         svg.includes("bucket_cap_mb"),
       "tune: the curve is not saved as SVG",
     );
+    await page.close();
+  },
+  // What does not fit says so, with what would make it fit, and is not the best.
+  async unfit() {
+    const page = await open("unfit");
+    const said = await page.textContent("main");
+    check(said.includes("1 do not fit on their device"), "unfit: the head does not say how many");
+    const rows = await page.locator('[aria-label="The best rows"] tbody tr').allTextContents();
+    equal(rows.length, 3, "unfit: rows");
+    check(!rows[0].includes("does not fit"), "unfit: the best row does not fit");
+    check(
+      rows[2].startsWith("512") &&
+        rows[2].includes("does not fit") &&
+        rows[2].includes("--set workload.batch="),
+      `unfit: the last row does not say what would fit: ${rows[2]}`,
+    );
+    await page.close();
+  },
+  async sharded() {
+    const page = await open("sharded");
+    await numbers(page, "sharded", sharded, 10);
+    const points = await page.evaluate(() =>
+      window.ddpsim.charts.plans.echart
+        .getOption()
+        .series.flatMap((s) => s.data)
+        .map((d) => d.value.join()),
+    );
+    equal(
+      JSON.stringify(points.sort()),
+      JSON.stringify(sharded.tried.map((p) => [p.memory_bytes, p.step_ps].join()).sort()),
+      "sharded: not every plan is drawn",
+    );
+    const first = sharded.tried[0];
+    check(
+      (await tooltip(page, "plans", [first.memory_bytes, first.step_ps])).includes(
+        time(first.step_ps),
+      ),
+      "sharded: no tooltip on a plan",
+    );
+    check((await page.textContent("main")).includes(sharded.verdict), "sharded: no verdict");
     await page.close();
   },
   async many() {

@@ -227,6 +227,32 @@ void sweep_10000_points(benchmark::State& state) {
 }
 BENCHMARK(sweep_10000_points)->Unit(benchmark::kMillisecond)->UseRealTime();
 
+// ZeRO-3 of a GPT of 96 layers on 16,384 GPUs, as the command answers it: at most 1 s.
+void predict_zero3_96_layers_16384_gpus(benchmark::State& state) {
+  for (auto _ : state) {
+    test::Outcome o =
+        test::ddpsim({"predict", "--workload", "gpt3-175b", "--cluster", "fat-tree-h100", "--plan",
+                      "zero3", "--set", "cluster.hosts=2048", "--format", "json"});
+    if (o.code != 0) state.SkipWithError(o.err.c_str());
+  }
+}
+BENCHMARK(predict_zero3_96_layers_16384_gpus)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+// Every system on one question, on all cores: at most 2 s.
+void rank_plans(benchmark::State& state, const char* workload, const char* hosts) {
+  for (auto _ : state) {
+    test::Outcome o = test::ddpsim({"rank-plans", "--workload", workload, "--cluster", "dgx-h100",
+                                    "--set", hosts, "--format", "json"});
+    if (o.code != 0) state.SkipWithError(o.err.c_str());
+  }
+}
+BENCHMARK_CAPTURE(rank_plans, gpt2_8_gpus, "gpt2-small", "cluster.hosts=1")
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(rank_plans, llama_8b_64_gpus, "llama-3.1-8b", "cluster.hosts=8")
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
 // DP of the peers' comparison (50 layers, 25 buckets of 25 MB, 64 ranks): by message, and by
 // collective (which uses the ring's symmetry).
 void dp64(benchmark::State& state, predict::Fidelity fidelity) {

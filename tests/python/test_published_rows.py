@@ -46,6 +46,7 @@ class Questions(unittest.TestCase):
                 "cluster.hosts": "1",
                 "profile.power.limit_w": "500",
                 "profile.memory.bandwidth_bytes_per_s": "2400000000000",
+                "profile.memory.capacity_bytes": str(96 << 30),
             },
         )
         self.assertEqual(q.model.sequence, 8192)

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/collective/nccl.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/lower.h"
@@ -108,6 +109,86 @@ TEST(Qwz, WhatIsBesideIsFreedAgain) {
       if (c.holds == Holds::Temporaries) sum += c.bytes, made += c.bytes > 0;
     EXPECT_EQ(sum, 0);
     EXPECT_GT(made, 100);
+  }
+}
+
+// ---- qgZ
+
+// Two hosts of eight. Four bits an element and a scale a row inside a host, an eighth of that
+// between hosts; what has one dimension is scattered as it was.
+TEST(Qgz, MovesHalfAByteInTheHostAndAnEighthOfThatBetween) {
+  Workload w = halves();
+  w.tensors.front().shape = {50'272, 768};  // padded, as 16 ranks need
+  const StepTimes times = predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid);
+  Plan plan = hpz(1);
+  plan.zero.zero_quantized_gradients = true;
+  const Program p = lower({w, times, DeviceKind::Gpu, 16, 8}, plan);
+  ASSERT_EQ(p.groups.size(), 2u);
+  EXPECT_EQ(p.groups[0], (RankGroups{"local", 8, 1}));
+  EXPECT_EQ(p.groups[1], (RankGroups{"across", 2, 8}));
+  std::int64_t quantised_elements = 0, scales = 0, flat = 0;
+  for (const Tensor& t : w.tensors) {
+    const std::int64_t groups = gradient_groups(t, 16);
+    EXPECT_EQ(groups > 0, t.shape.size() == 2) << t.name;
+    (groups > 0 ? quantised_elements : flat) += t.elements();
+    scales += groups;
+  }
+  std::int64_t local = 0, across = 0, scattered = 0;
+  for (const Op& op : p.steady.ops) {
+    if (!is_collective(op.kind)) continue;
+    if (op.kind.operation == Operation::ReduceScatter) scattered += op.bytes;
+    if (op.kind.operation != Operation::AllToAll) continue;
+    (op.group == local_group(plan.zero, 16) ? local : across) += op.bytes;
+  }
+  EXPECT_EQ(local, quantised_elements / 2 + 4 * scales);
+  EXPECT_EQ(8 * across, local);
+  EXPECT_EQ(scattered, 2 * flat);
+  std::int64_t beside = 0;
+  for (const MemoryChange& c : p.steady.memory)
+    if (c.holds == Holds::Temporaries) beside += c.bytes;
+  EXPECT_EQ(beside, 0) << "what is beside is freed again";
+  // One host: as without it.
+  EXPECT_TRUE(lower({w, times, DeviceKind::Gpu, 8, 8}, plan).groups.empty());
+}
+
+TEST(Qgz, GradientsThatNoExchangePartsAreScattered) {
+  EXPECT_EQ(gradient_groups({"a", {64, 96}, DType::Float16}, 16), 96);
+  EXPECT_EQ(gradient_groups({"a", {4, 8, 3, 3}, DType::Float16}, 16), 16);
+  EXPECT_EQ(gradient_groups({"a", {5, 7}, DType::Float16}, 4), 0);
+  EXPECT_EQ(gradient_groups({"a", {6144}, DType::Float16}, 16), 0);
+}
+
+// An all-to-all of a communicator takes what its messages take.
+TEST(Qgz, AnAllToAllIsPricedAsItsMessages) {
+  Cluster c = test::cluster("dgx-h100");
+  c.hosts = 2;
+  const topology::Fabric fabric(c);
+  const Profile profile = test::profile(c.profile);
+  for (const std::vector<int>& devices :
+       {std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}, std::vector<int>{3, 11}}) {
+    collective::Communicator comm =
+        collective::make_nccl_communicator(fabric, devices, {}, profile.compute.capability);
+    EXPECT_FALSE(collective::performs(comm, Operation::AllToAll));
+    collective::add_all_to_all(comm);
+    const collective::Communicator copy = comm;
+    EXPECT_TRUE(collective::performs(copy, Operation::AllToAll));
+    for (std::int64_t bytes : {std::int64_t{64}, std::int64_t{1} << 16, std::int64_t{1} << 26}) {
+      const collective::Price price =
+          collective::price(copy, profile, Level::Mid, Operation::AllToAll, {bytes});
+      const nccl::Price found = nccl::p2p_price(nccl::make_p2p(*comm.nccl, Operation::AllToAll),
+                                                profile, Level::Mid, {bytes})
+                                    .price;
+      EXPECT_EQ(price.alone, found.total) << bytes;
+      ASSERT_EQ(price.phases.size(), 1u);
+      const collective::Phase& phase = price.phases.front();
+      EXPECT_NEAR(static_cast<double>(phase.latency.ps) + phase.work / phase.max_rate,
+                  static_cast<double>(found.total.ps), 2.0)
+          << bytes;
+      // No link is slower than that.
+      for (const auto& l : copy.patterns[static_cast<std::size_t>(price.pattern)].load)
+        EXPECT_LE(phase.max_rate * l.per_byte,
+                  collective::link_rate(copy, profile, Level::Mid, l.link) * (1 + 1e-9));
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include "sim/predict/lowered.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/fsdp.h"
+#include "sim/strategy/model_memory.h"
 #include "tests/support/support.h"
 
 namespace ddpsim {
@@ -72,6 +73,64 @@ TEST(Memory, OfDdpIsParametersStatesBucketsAndActivations) {
   EXPECT_EQ(m.phase, "backward");
   job.w.fused_attention = true;
   EXPECT_LT(at(job.memory(), Holds::Activations), at(m, Holds::Activations) * 6 / 10);
+}
+
+// Scale and mask lie between a fused attention's products: nothing of queries by keys is ever
+// there.
+TEST(Memory, OfFusedAttentionNeverHasItsScores) {
+  Workload w = test::workload("gpt2-small");
+  const std::int64_t scores = w.batch * 12 * std::int64_t{1024} * 1024 * 4;
+  const std::int64_t queries_keys_values = w.batch * 3 * std::int64_t{1024} * 768 * 4;
+  for (bool fused : {false, true}) {
+    w.fused_attention = fused;
+    const strategy::ModelMemory m(w);
+    std::int64_t most = 0;
+    for (std::size_t l = 0; l < w.layers.size(); ++l)
+      if (w.layers[l].op.attention) {
+        most = std::max(
+            most, m.forward(l, l + 1).most - std::max<std::int64_t>(0, m.forward(l, l + 1).change));
+        most = std::max(most, m.backward(l, l + 1).most);
+      }
+    if (fused)
+      EXPECT_LE(most, 2 * queries_keys_values);
+    else
+      EXPECT_GE(most, scores);
+  }
+}
+
+// Of fp32 without TF32 the gradient of a 3x3 convolution's filters lays out tiles of 6x6 for each
+// 4x4 of the result: of what it read, of its result's gradient, and of the filters.
+TEST(Memory, OfConvolutionsInFp32HasWinogradsTiles) {
+  auto of_layer = [](const Workload& w, std::size_t l, bool winograd) {
+    return strategy::ModelMemory(w, false, winograd).backward(l, l + 1).most;
+  };
+  int with = 0;
+  int without = 0;
+  for (const char* model : {"vgg16", "resnet50", "deeplabv3-resnet101"}) {
+    const Workload w = test::workload(model);
+    for (std::size_t l = 0; l < w.layers.size(); ++l) {
+      const LayerOp& op = w.layers[l].op;
+      const bool does =
+          op.kind == "conv" && op.kernel == 3 && op.size == op.out && op.dilation == 1;
+      const std::int64_t side = (op.out + 3) / 4;
+      const std::int64_t tiles = w.batch * side * side * (op.channels + op.filters);
+      const std::int64_t expected = does ? 4 * 36 * (tiles + op.channels * op.filters) : 0;
+      EXPECT_EQ(of_layer(w, l, true) - of_layer(w, l, false), expected) << w.layers[l].name;
+      (does ? with : without) += op.kind == "conv" && op.kernel == 3;
+    }
+  }
+  EXPECT_GT(with, 20);
+  EXPECT_GT(without, 20) << "strided, or dilated";
+  // A V100 has no TF32, an A100 has.
+  auto peak = [](const char* cluster) {
+    Workload w = test::workload("vgg16");
+    const topology::Fabric fabric(test::cluster(cluster));
+    const Profile p = test::profile(fabric.cluster().profile);
+    Scenario s;
+    s.ranks = 4;
+    return predict::memory_of({w, fabric, p, s}).allocated;
+  };
+  EXPECT_GT(peak("dgx1-v100"), peak("dgx-a100"));
 }
 
 TEST(Memory, OfSmallBatchesPeaksInTheOptimizer) {

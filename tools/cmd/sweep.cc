@@ -158,7 +158,7 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
     a.options.warmup = false;
     a.options.names = false;
     a.options.interval = sweep.interval;
-    fill(row, sweep, a.question(), predict::predict(a.question(), a.options));
+    fill(row, sweep, a.question(), predict::predict(a.question(), a.options), a.options);
   } catch (const InputError& e) {
     refuse(row, sweep, e);
   } catch (const std::bad_alloc&) {

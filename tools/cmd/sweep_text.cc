@@ -15,6 +15,12 @@ using namespace sweep;
 
 namespace {
 
+std::string would_fit(const SweepRow& r) {
+  if (!does_not_fit(r)) return {};
+  return r.would_fit.empty() ? "nothing that was tried would make it fit"
+                             : "it would fit with " + r.would_fit;
+}
+
 std::string efficiency(const SweepRow& r) {
   if (r.scaling_efficiency <= 0) return "none";
   double mid = r.scaling_efficiency;
@@ -28,7 +34,7 @@ std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool 
   std::vector<std::vector<std::string>> cells(1, fields_of(s.axes));
   std::size_t fields = cells[0].size();
   for (const char* name :
-       {"step", "from", "to", "samples/s", "efficiency", "exposed", "all-reduce"})
+       {"step", "from", "to", "samples/s", "efficiency", "exposed", "all-reduce", "memory"})
     cells[0].push_back(name);
   for (const SweepRow& r : rows) {
     std::vector<std::string> line;
@@ -37,7 +43,7 @@ std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool 
       for (std::string v :
            {to_string(r.step), r.low ? to_string(*r.low) : "", r.high ? to_string(*r.high) : "",
             fmt::format("{:.0f}", r.samples_per_s), efficiency(r), to_string(r.exposed),
-            r.algorithm})
+            r.algorithm, memory_text(r)})
         line.push_back(std::move(v));
     else
       line.push_back(r.reason);
@@ -87,7 +93,12 @@ std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool 
       out += k < fields || k + 1 == cells[0].size() ? "|---" : "|---:";
     out += "|\n";
   }
-  for (std::size_t k = 1; k < cells.size(); ++k) wrapped(cells[k]);
+  for (std::size_t k = 1; k < cells.size(); ++k) {
+    const std::string with = would_fit(rows[k - 1]);
+    if (markdown && !with.empty()) cells[k].back() += "; " + with;
+    wrapped(cells[k]);
+    if (!markdown && !with.empty()) out += report::wrapped("    " + with + "\n");
+  }
   return out;
 }
 
@@ -145,8 +156,10 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   result("memory_bytes", "bytes", [](const SweepRow& r) { return r.memory; });
   if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return r.fits.has_value(); }))
     result("fits", "", [](const SweepRow& r) {
-      return r.fits ? OrderedJson(*r.fits ? "yes" : "no") : OrderedJson();
+      return r.fits ? OrderedJson(*r.fits ? "yes" : "does not fit") : OrderedJson();
     });
+  if (std::any_of(rows.begin(), rows.end(), does_not_fit))
+    result("would_fit", "", [](const SweepRow& r) { return r.would_fit; });
   result("world_size", "", [](const SweepRow& r) { return r.ranks; });
   result("samples_per_s_per_rank", "1/s",
          [](const SweepRow& r) { return r.samples_per_s / r.ranks; });

@@ -181,10 +181,6 @@ void check_size(const Workload& w) {
 }
 
 void tune_sharded_command(Terminal& t, const Flags& f, Loaded& l) {
-  if (!f.output.html.empty())
-    throw InputError{"--html",
-                     "draws the curve of a knob; of a plan that shards there are "
-                     "--format table, md, json and csv"};
   limit_memory(f.memory_limit, l.profile);
   if (f.values.empty()) check_size(l.workload);
   predict::ShardedOptions options{l.options, decisions_of(f, l), f.values.empty()};
@@ -204,6 +200,14 @@ void tune_sharded_command(Terminal& t, const Flags& f, Loaded& l) {
     j["interval"] = heading(l).interval;
     return j;
   };
+  write_html(t, f.output, [&] {
+    io::OrderedJson page = answer();
+    page["title"] = fmt::format("{} on {}: {}", l.workload.name, l.cluster.name,
+                                ddpsim::name_of(l.scenario.plan.system));
+    page["version"] = kVersion;
+    page["documents"] = page_documents(l, f.question.sets);
+    return page;
+  });
   const std::string& format = f.output.format;
   write_answer(t, f.output,
                format == "json"  ? answer().dump(1) + "\n"

@@ -355,7 +355,10 @@ def conv_sizes(args: Sequence[Any]) -> Dict[str, int]:
     size, k = int(x.shape[2]), int(w.shape[2])
     out = (size + 2 * padding[0] - dilation[0] * (k - 1) - 1) // stride[0] + 1
     sizes = {"channels": int(x.shape[1]), "size": size, "filters": int(w.shape[0]), "kernel": k}
-    return {**sizes, "out": out, **({"groups": int(groups)} if groups > 1 else {})}
+    more = {"groups": int(groups)} if groups > 1 else {}
+    if dilation[0] > 1:
+        more["dilation"] = int(dilation[0])
+    return {**sizes, "out": out, **more}
 
 
 def class_of(kind: str) -> str:

@@ -298,6 +298,7 @@ class Model:
         size_out: int,
         bias: bool = False,
         groups: int = 1,
+        dilation: int = 1,
     ) -> None:
         """k x k convolution, size_in^2 -> size_out^2."""
         tensors = [self.parameter(f"{name}.weight", c_out, c_in // groups, k, k)]
@@ -315,6 +316,7 @@ class Model:
             "kernel": k,
             "out": size_out,
             **({"groups": groups} if groups > 1 else {}),
+            **({"dilation": dilation} if dilation > 1 else {}),
         }
         self.keeps(self.reads(c_in * size_in**2), "half")
         self.makes(c_out * size_out**2, True)
@@ -859,9 +861,11 @@ def residual_block(
     consumers: int,
     groups: int = 1,
     group_width: int = 64,
+    dilation: int = 1,
 ) -> int:
-    """Appends one block and returns its output channels. The 3x3 convolution carries the stride,
-    and in a bottleneck it is the second, in `groups` of `group_width` channels (in stage 1)."""
+    """Appends one block and returns its output channels. The 3x3 convolution carries the stride
+    and the dilation, and in a bottleneck it is the second, in `groups` of `group_width` channels
+    (in stage 1)."""
     c_out = 4 * width if bottleneck else width
     inner = width * group_width * groups // 64
     m.fork(f"{p}.fork", c_in * size_in**2, consumers)
@@ -874,7 +878,8 @@ def residual_block(
     else:
         plan = [(c_in, width, 3, size_in, size_out, 1), (width, width, 3, size_out, size_out, 1)]
     for i, (a, b, k, before, after, split) in enumerate(plan, 1):
-        m.conv(f"{p}.conv{i}", a, b, k, before, after, groups=split)
+        spread = dilation if k == 3 else 1
+        m.conv(f"{p}.conv{i}", a, b, k, before, after, groups=split, dilation=spread)
         m.batch_norm(f"{p}.bn{i}", b, after)
         if i < len(plan):
             m.relu(f"{p}.relu.{i}", b * after**2)
@@ -915,6 +920,8 @@ def resnet_features(
             after = (size + stride - 1) // stride if first else size
             downsample = first and (stride != 1 or channels != (4 * width if bottleneck else width))
             consumers = 3 if aux and stage == 4 and first else 2
+            # The first block of a stage has the dilation of the stage before.
+            spread = 1 << max(0, stage - (3 if first else 2)) if dilated else 1
             channels = residual_block(
                 m,
                 f"{p}layer{stage}.{i}",
@@ -927,6 +934,7 @@ def resnet_features(
                 consumers,
                 groups,
                 group_width,
+                spread,
             )
             size = after
     return channels, size
@@ -1008,8 +1016,10 @@ def deeplabv3_resnet101() -> Model:
         m, "backbone.", [3, 4, 23, 3], True, size_image, dilated=True, aux=True
     )
 
-    def conv_bn_relu(name: str, conv: str, bn: str, relu: str, c_in: int, k: int, at: int) -> None:
-        m.conv(f"{name}.{conv}", c_in, 256, k, at, at)
+    def conv_bn_relu(
+        name: str, conv: str, bn: str, relu: str, c_in: int, k: int, at: int, dilation: int = 1
+    ) -> None:
+        m.conv(f"{name}.{conv}", c_in, 256, k, at, at, dilation=dilation)
         m.batch_norm(f"{name}.{bn}", 256, at)
         m.relu(f"{name}.{relu}", 256 * at**2)
 
@@ -1017,7 +1027,8 @@ def deeplabv3_resnet101() -> Model:
     m.fork(f"{aspp}.fork", channels * size**2, 5)
     for i, k in enumerate([1, 3, 3, 3]):
         m.branch()
-        conv_bn_relu(f"{aspp}.convs.{i}", "0", "1", "2", channels, k, size)
+        rate = 12 * i if i else 1
+        conv_bn_relu(f"{aspp}.convs.{i}", "0", "1", "2", channels, k, size, rate)
     m.branch()
     m.avg_pool(f"{aspp}.convs.4.0", channels * size**2, channels)
     conv_bn_relu(f"{aspp}.convs.4", "1", "2", "3", channels, 1, 1)

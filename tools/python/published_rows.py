@@ -102,12 +102,13 @@ def gpt2_of(row: Row, positions: int = 1024, **how: bool) -> describe_models.Mod
 
 def segmentation_of(row: Row) -> describe_models.Model:
     found = re.match(
-        r"(\S+)(?: \(D6\))? (R-\d+b?|M-V2)-(D\d+), crop (\d+)x(\d+), (\d+) classes", row["model"]
+        r"(\S+)(?: \(D(6)\))? (R-\d+b?|M-V2)-(D\d+), crop (\d+)x(\d+), (\d+) classes", row["model"]
     )
     if not found or found[1] not in ("FCN", "PSPNet", "DeepLabV3"):
         raise NotPredicted("the model is not described")
-    size = Extent(int(found[4]), int(found[5]))
-    return segmentation(found[1], found[2], found[3], size, int(found[6]))
+    size = Extent(int(found[5]), int(found[6]))
+    dilation = int(found[2] or 1)
+    return segmentation(found[1], found[3], found[4], size, int(found[7]), dilation)
 
 
 def model_of(row: Row) -> describe_models.Model:

@@ -8,7 +8,7 @@ import dataclasses
 import math
 import re
 
-from describe_models import EAGER_CNN, F32, SGD, Model
+from describe_models import EAGER_CNN, F32, SGD, Layer, Model
 
 RATES = {"D8": (1, 2, 1, 1), "D16": (1, 2, 2, 1), "D32": (1, 2, 2, 2)}  # strides of the stages
 BLOCKS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
@@ -44,21 +44,48 @@ class Extent(int):
 
 
 def conv_bn(
-    m: Model, p: str, c_in: int, c_out: int, k: int, before: int, after: int, groups: int = 1
+    m: Model,
+    p: str,
+    c_in: int,
+    c_out: int,
+    k: int,
+    before: int,
+    after: int,
+    groups: int = 1,
+    dilation: int = 1,
 ) -> None:
-    m.conv(f"{p}.conv", c_in, c_out, k, before, after, groups=groups)
+    m.conv(f"{p}.conv", c_in, c_out, k, before, after, groups=groups, dilation=dilation)
     m.batch_norm(f"{p}.bn", c_out, after)
 
 
 def conv_bn_relu(
-    m: Model, p: str, c_in: int, c_out: int, k: int, before: int, after: int, groups: int = 1
+    m: Model,
+    p: str,
+    c_in: int,
+    c_out: int,
+    k: int,
+    before: int,
+    after: int,
+    groups: int = 1,
+    dilation: int = 1,
 ) -> None:
-    conv_bn(m, p, c_in, c_out, k, before, after, groups)
+    conv_bn(m, p, c_in, c_out, k, before, after, groups, dilation)
     m.relu(f"{p}.relu", c_out * after**2)
 
 
+def of_rectangle(layer: Layer) -> Layer:
+    """A convolution's own sides."""
+    if layer.kind != "conv":
+        return layer
+    out = layer.op["out"]
+    wide = {"wide": out.wide} if out.wide != out.high else {}
+    sides = {"size": layer.op["size"].high, "out": out.high, **wide}
+    return dataclasses.replace(layer, op=layer.op | sides)
+
+
 def resnet(m: Model, depth: int, strides: tuple[int, ...], deep_stem: bool, at: Extent) -> Extent:
-    """Leaves the outputs of the last two stages in m.forks: (stage 3, stage 4)."""
+    """Leaves the outputs of the last two stages in m.forks: (stage 3, stage 4). What a stage has no
+    stride for it is dilated by; its first block half as much (contract_dilation)."""
     half = at.strided(2)
     if deep_stem:
         for i, (c_in, c_out) in enumerate([(3, 32), (32, 32), (32, 64)]):
@@ -67,20 +94,23 @@ def resnet(m: Model, depth: int, strides: tuple[int, ...], deep_stem: bool, at: 
         conv_bn_relu(m, "backbone.stem", 3, 64, 7, at, half)
     size = half.strided(2)
     m.max_pool("backbone.maxpool", 64 * half**2, 64 * size**2)
-    channels, wide = 64, depth >= 50
+    channels, wide, full = 64, depth >= 50, (1, 2, 2, 2)
+    spread = 1
     for stage, (blocks, stride) in enumerate(zip(BLOCKS[depth], strides)):
         width = 64 << stage
         out = 4 * width if wide else width
+        before, spread = spread, spread * (full[stage] // stride)
         for i in range(blocks):
             p = f"backbone.layer{stage + 1}.{i}"
             after = size.strided(stride) if i == 0 else size
             m.fork(f"{p}.fork", channels * size**2)
+            rate = before if i == 0 else spread
             if wide:
                 conv_bn_relu(m, f"{p}.1", channels, width, 1, size, size)
-                conv_bn_relu(m, f"{p}.2", width, width, 3, size, after)
+                conv_bn_relu(m, f"{p}.2", width, width, 3, size, after, dilation=rate)
                 conv_bn(m, f"{p}.3", width, out, 1, after, after)
             else:
-                conv_bn_relu(m, f"{p}.1", channels, width, 3, size, after)
+                conv_bn_relu(m, f"{p}.1", channels, width, 3, size, after, dilation=rate)
                 conv_bn(m, f"{p}.2", width, out, 3, after, after)
             if i == 0 and (channels != out or after**2 != size**2):
                 m.branch()
@@ -138,8 +168,11 @@ def pooled(m: Model, p: str, c_in: int, c: int, scale: int, size: Extent) -> Non
     m.interpolate(f"{p}.resize", c * scale**2, c * size**2)
 
 
-def segmentation(method: str, backbone: str, rate: str, image: Extent, classes: int) -> Model:
-    """method: FCN, PSPNet or DeepLabV3; backbone: R-50, R-50b (torchvision's stem), M-V2."""
+def segmentation(
+    method: str, backbone: str, rate: str, image: Extent, classes: int, dilation: int = 1
+) -> Model:
+    """method: FCN, PSPNet or DeepLabV3; backbone: R-50, R-50b (torchvision's stem), M-V2; dilation:
+    of FCN's head."""
     m = Model(
         "segmentation",
         f"mmseg {method} {backbone}-{rate}",
@@ -161,7 +194,7 @@ def segmentation(method: str, backbone: str, rate: str, image: Extent, classes: 
     m.fork(f"{h}.fork", n_in, 5, residual=False)
     if method == "FCN":
         for i in range(2):
-            conv_bn_relu(m, f"{h}.convs.{i}", c if i else c_in, c, 3, size, size)
+            conv_bn_relu(m, f"{h}.convs.{i}", c if i else c_in, c, 3, size, size, 1, dilation)
         concatenated(m, f"{h}.cat", n_in + c * size**2)
         conv_bn_relu(m, f"{h}.conv_cat", c_in + c, c, 3, size, size)
     elif method == "PSPNet":
@@ -174,7 +207,7 @@ def segmentation(method: str, backbone: str, rate: str, image: Extent, classes: 
         pooled(m, f"{h}.image_pool", c_in, c, 1, size)
         for i, k in enumerate((1, 3, 3, 3)):
             m.branch()
-            conv_bn_relu(m, f"{h}.aspp.{i}", c_in, c, k, size, size)
+            conv_bn_relu(m, f"{h}.aspp.{i}", c_in, c, k, size, size, dilation=12 * i if i else 1)
         concatenated(m, f"{h}.cat", 5 * c * size**2)
         conv_bn_relu(m, f"{h}.bottleneck", 5 * c, c, 3, size, size)
     else:
@@ -183,6 +216,5 @@ def segmentation(method: str, backbone: str, rate: str, image: Extent, classes: 
     m.value, channels, at = m.auxiliary  # type: ignore[attr-defined]
     conv_bn_relu(m, "auxiliary_head.conv", channels, c_aux, 3, at, at)
     segments(m, "auxiliary_head", c_aux, classes, at, image)
-    # What a convolution computes is said of squares alone.
-    m.layers = [dataclasses.replace(x, op={} if x.kind == "conv" else x.op) for x in m.layers]
+    m.layers = [of_rectangle(layer) for layer in m.layers]
     return m

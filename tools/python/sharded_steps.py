@@ -40,7 +40,9 @@ BOARDS = {
     "HBM2e 500W": {
         "profile.power.limit_w": "500",
         "profile.memory.bandwidth_bytes_per_s": "2400000000000",
-    }
+        "profile.memory.capacity_bytes": str(96 << 30),
+    },
+    "64GB": {"profile.memory.capacity_bytes": str(64 << 30)},
 }
 UNKNOWN = ("GB200", "GB300")
 # What modalities leaves open, as its GPTs of these sizes usually are (GPT-3's heads; Brown et al.

@@ -3,6 +3,7 @@ import { charts, drawCharts } from "./charts.js";
 import { comparePage } from "./compare_page.js";
 import { h } from "./dom.js";
 import { predictPage } from "./predict_page.js";
+import { shardedPage } from "./sharded_page.js";
 import { sweepPage } from "./sweep_page.js";
 import { startTheme, toggleTheme } from "./theme.js";
 import { tunePage } from "./tune_page.js";
@@ -13,7 +14,7 @@ const pages = {
   validate: validatePage,
   compare: comparePage,
   sweep: sweepPage,
-  tune: tunePage,
+  tune: (data) => (data.tried ? shardedPage(data) : tunePage(data)),
 };
 
 const text = document.getElementById("ddpsim-data").textContent;

@@ -12,11 +12,13 @@ export function readSweep(data) {
     });
   const results = columns.filter((c) => c.role === "result");
   const reason = columns.find((c) => c.role === "reason");
+  const fits = columns.find((c) => c.name === "fits");
   const rows = columns[0]?.values.length ?? 0;
-  return { columns, axes, results, reason, rows };
+  return { columns, axes, results, reason, fits, rows };
 }
 
 export const reasonOf = (sweep, row) => sweep.reason?.values[row] || "no result";
+export const doesNotFit = (sweep, row) => sweep.fits?.values[row] === "does not fit";
 export const isValid = (result, row) => typeof result.values[row] === "number";
 
 // More is better for rates and shares; less for everything else.
@@ -32,10 +34,16 @@ export function select(sweep, free, fixed) {
   return out;
 }
 
+// What does not fit comes after all that does.
 export function best(sweep, result, most) {
   const rows = [];
   for (let row = 0; row < sweep.rows; ++row) if (isValid(result, row)) rows.push(row);
   const sign = moreIsBetter(result) ? -1 : 1;
-  rows.sort((a, b) => sign * (result.values[a] - result.values[b]) || a - b);
+  rows.sort(
+    (a, b) =>
+      doesNotFit(sweep, a) - doesNotFit(sweep, b) ||
+      sign * (result.values[a] - result.values[b]) ||
+      a - b,
+  );
   return rows.slice(0, most);
 }

@@ -2,7 +2,15 @@
 import { axis, chart, drawCharts, legend } from "./charts.js";
 import { documents } from "./documents.js";
 import { choice, figure, h, section, table, tip, toggle } from "./dom.js";
-import { best, isValid, moreIsBetter, readSweep, reasonOf, select } from "./sweep_data.js";
+import {
+  best,
+  doesNotFit,
+  isValid,
+  moreIsBetter,
+  readSweep,
+  reasonOf,
+  select,
+} from "./sweep_data.js";
 import { along, colour, textOn } from "./theme.js";
 import { quantity, time } from "./units.js";
 
@@ -13,7 +21,7 @@ const kNone = "(none)";
 const rowTip = (sweep, row) =>
   tip(sweep.axes.map((a) => `${a.name} ${quantity(a.values[row], a.unit)}`).join(", "), [
     ...sweep.results.map((r) => [r.name, quantity(r.values[row], r.unit)]),
-    sweep.results.some((r) => !isValid(r, row)) && ["reason", reasonOf(sweep, row)],
+    !isValid(sweep.results[0], row) && ["reason", reasonOf(sweep, row)],
   ]);
 const tick = (column) => (v) =>
   typeof v !== "number"
@@ -289,9 +297,9 @@ export function sweepPage(data) {
     for (const draw of state.redraws) draw();
   };
   const names = varied.map((a) => [a.name, a.name]);
-  const invalid = Array.from({ length: sweep.rows }, (_, r) => r).filter(
-    (r) => !isValid(results[0], r),
-  );
+  const everyRow = Array.from({ length: sweep.rows }, (_, r) => r);
+  const invalid = everyRow.filter((r) => !isValid(results[0], r));
+  const unfit = everyRow.filter((r) => doesNotFit(sweep, r)).length;
 
   const linePanel = () =>
     panel(sweep, state, (redraw) => {
@@ -387,6 +395,7 @@ export function sweepPage(data) {
       { class: "lead" },
       `${sweep.rows} points over ${axes.map((a) => `${a.name} (${a.distinct.length})`).join(", ")}.`,
       invalid.length > 0 ? ` ${invalid.length} have no result.` : "",
+      unfit > 0 ? ` ${unfit} do not fit on their device, and come after those that do.` : "",
     ),
     ...[
       ...(data.provenance ?? []),
@@ -398,7 +407,9 @@ export function sweepPage(data) {
       { class: "controls" },
       choice(
         "Result",
-        results.map((r, i) => [i, r.name]),
+        results
+          .map((r, i) => [i, r.name])
+          .filter(([i]) => i === state.result || results[i].values.some((v) => typeof v === "number")),
         state.result,
         (v) => {
           state.result = Number(v);

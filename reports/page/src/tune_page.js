@@ -296,7 +296,7 @@ function partition(data) {
   );
 }
 
-function lines(data) {
+export function lines(data) {
   if (!data.lines || data.lines.length === 0) return null;
   const text = data.lines.join("\n");
   const copy = h(

@@ -133,6 +133,10 @@ P2pMessages p2p_messages(const P2pOperation& o, Bytes size) {
   return out;
 }
 
+std::vector<LinkLoad> p2p_loads(const P2pOperation& o, Protocol inside) {
+  return added(o.inside, wire_factor(inside), o.between, 1);
+}
+
 double p2p_socket_rate_us(const P2pOperation& o, const Profile& p, Level level,
                           const P2pMessage& between) {
   auto connections = static_cast<int>(peers_elsewhere(o)) * between.parts;
@@ -169,8 +173,7 @@ P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes s
     price.limiting_transport = transport;
   };
   double s = static_cast<double>(size.count);
-  double wire = wire_factor(in.protocol);
-  Bottleneck link = bottleneck(g, p, level, added(o.inside, wire, o.between, 1));
+  Bottleneck link = bottleneck(g, p, level, p2p_loads(o, in.protocol));
   double moving = link.us * s;
   limit(moving, g.fabric->link_name(link.link),
         g.fabric->transports()[g.fabric->links()[link.link].transport]);

@@ -53,6 +53,9 @@ struct P2pPrice {
   P2pMessage inside;  // both as p2p_messages
   P2pMessage between;
 };
+// Bytes on a link per byte of the operation, ascending by link: of messages inside nodes by this
+// protocol, which doubles them where it is LL.
+std::vector<LinkLoad> p2p_loads(const P2pOperation& o, Protocol inside);
 // REQUIRES: p has every transport of the fabric; size > 0.
 // Bytes per microsecond that the threads of a rank's sockets send, and receive; 0 = no limit.
 double p2p_socket_rate_us(const P2pOperation& o, const Profile& p, Level level,
