@@ -24,11 +24,11 @@ Plan apex(std::int64_t message_size = 10'000'000) {
   return p;
 }
 
-struct Listed {
+struct ListedSchedule {
   Workload w;
   StepTimes times;
   Program program;
-  Listed(Workload workload, const Plan& plan, int ranks = 8)
+  ListedSchedule(Workload workload, const Plan& plan, int ranks = 8)
       : w(std::move(workload)),
         times(predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid)),
         program(lower({w, times, DeviceKind::Gpu, ranks}, plan)) {}
@@ -80,7 +80,7 @@ TEST(Apex, EveryGradientIsReducedOnceWhateverTheKnobs) {
           plan.apex.num_allreduce_streams = streams;
           plan.apex.disable_allreduce = disabled;
           plan.accumulation_steps = micro_steps;
-          Listed l(halves("gpt2-small"), plan);
+          ListedSchedule l(halves("gpt2-small"), plan);
           const std::int64_t times = disabled ? 1 : micro_steps;
           EXPECT_EQ(l.reduced(), times * (fp32 ? 4 : 2) * l.w.elements());
         }
@@ -105,7 +105,7 @@ TEST(Apex, MemoryComesAndGoesInEachStep) {
         plan.set_to_none = sets_to_none;
         plan.apex.retain_allreduce_buffers = retains;
         plan.apex.delay_allreduce = delays;
-        Listed l(test::workload("resnet50"), plan);
+        ListedSchedule l(test::workload("resnet50"), plan);
         Held sum{};
         for (const MemoryChange& c : l.program.steady.memory) of(sum, c.holds) += c.bytes;
         for (std::size_t k = 0; k < kHolds; ++k)

@@ -23,11 +23,11 @@ Plan of(System system) {
   return p;
 }
 
-struct Listed {
+struct ListedReplicas {
   Workload w;
   StepTimes times;
   Program program;
-  Listed(const std::string& name, int ranks, const Plan& plan = of(System::DataParallel))
+  ListedReplicas(const std::string& name, int ranks, const Plan& plan = of(System::DataParallel))
       : w(test::workload(name)),
         times(predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid)),
         program(lower({w, times, DeviceKind::Gpu, ranks, ranks}, plan)) {}
@@ -45,7 +45,7 @@ TEST(DataParallel, SendsEveryWeightAndSumsEveryGradientInEachMicroStep) {
       for (int micro_steps : {1, 3}) {
         Plan plan = of(System::DataParallel);
         plan.accumulation_steps = micro_steps;
-        Listed l(name, ranks, plan);
+        ListedReplicas l(name, ranks, plan);
         const std::int64_t all = micro_steps * l.w.gradient_bytes().count;
         EXPECT_EQ(l.bytes(Operation::Broadcast), all);
         EXPECT_EQ(l.bytes(Operation::Reduce), all);
@@ -72,13 +72,13 @@ TEST(DataParallel, GroupsEndWithTheTensorThatReachesTenMebibytes) {
 
 // Nothing is sent while anything computes: every collective is on the compute stream.
 TEST(DataParallel, OverlapsNothing) {
-  Listed l("resnet50", 4);
+  ListedReplicas l("resnet50", 4);
   for (const Op& op : l.program.steady.ops)
     EXPECT_TRUE(op.lane == Lane::Compute || op.lane == Lane::Host);
 }
 
 TEST(DataParallel, OneGpuHasNothingToSend) {
-  Listed l("resnet50", 1);
+  ListedReplicas l("resnet50", 1);
   for (const Op& op : l.program.steady.ops) EXPECT_FALSE(is_collective(op.kind));
 }
 
@@ -90,7 +90,7 @@ TEST(DataParallel, MemoryComesAndGoesInEachStep) {
         Plan plan = of(System::DataParallel);
         plan.set_to_none = sets_to_none;
         plan.accumulation_steps = micro_steps;
-        Listed l("gpt2-small", ranks, plan);
+        ListedReplicas l("gpt2-small", ranks, plan);
         Held sum{};
         for (const MemoryChange& c : l.program.steady.memory) ddpsim::of(sum, c.holds) += c.bytes;
         for (std::size_t k = 0; k < kHolds; ++k)

@@ -20,11 +20,11 @@ Plan round_of(int steps, OuterOptimizer outer) {
   return p;
 }
 
-struct Listed {
+struct ListedRound {
   Workload w;
   StepTimes times;
   Program program;
-  Listed(const std::string& name, const Plan& plan)
+  ListedRound(const std::string& name, const Plan& plan)
       : w(test::workload(name)),
         times(predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid)),
         program(lower({w, times, DeviceKind::Gpu, 8}, plan)) {}
@@ -38,7 +38,7 @@ struct Listed {
 TEST(LocalSgd, ARoundSendsEveryParameterOnceAndUpdatesInEachStep) {
   for (OuterOptimizer outer : {OuterOptimizer::None, OuterOptimizer::Nesterov})
     for (int steps : {1, 4, 30}) {
-      Listed l("resnet50", round_of(steps, outer));
+      ListedRound l("resnet50", round_of(steps, outer));
       std::int64_t sent = 0;
       int collectives = 0;
       for (const Op& op : l.program.steady.ops)
@@ -55,7 +55,7 @@ TEST(LocalSgd, MemoryComesAndGoesInEachRound) {
     for (bool sets_to_none : {false, true}) {
       Plan plan = round_of(3, outer);
       plan.set_to_none = sets_to_none;
-      Listed l("resnet50", plan);
+      ListedRound l("resnet50", plan);
       Held sum{};
       for (const MemoryChange& c : l.program.steady.memory) of(sum, c.holds) += c.bytes;
       for (std::size_t k = 0; k < kHolds; ++k)

@@ -31,11 +31,11 @@ Workload halves(const std::string& name) {
   return w;
 }
 
-struct Listed {
+struct ListedShards {
   Workload w;
   StepTimes times;
   Program program;
-  Listed(Workload workload, const Plan& plan, int ranks)
+  ListedShards(Workload workload, const Plan& plan, int ranks)
       : w(std::move(workload)),
         times(predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid)),
         program(lower({w, times, DeviceKind::Gpu, ranks}, plan)) {}
@@ -65,7 +65,7 @@ TEST(Megatron, AStepMovesGradientsOfFourBytesAndWeightsOfTwo) {
       for (bool overlaps : {false, true}) {
         Plan plan = megatron(true, overlaps);
         plan.accumulation_steps = micro_steps;
-        Listed l(halves("gpt2-small"), plan, ranks);
+        ListedShards l(halves("gpt2-small"), plan, ranks);
         const std::int64_t m = l.w.elements();
         const auto buckets = static_cast<std::int64_t>(l.program.steady.buckets.size());
         const std::int64_t beside = padding(l.w, ranks, buckets);
@@ -75,7 +75,7 @@ TEST(Megatron, AStepMovesGradientsOfFourBytesAndWeightsOfTwo) {
         EXPECT_EQ(l.bytes(Operation::AllReduce), 0);
         plan = megatron(false, overlaps);
         plan.accumulation_steps = micro_steps;
-        Listed whole(halves("gpt2-small"), plan, ranks);
+        ListedShards whole(halves("gpt2-small"), plan, ranks);
         EXPECT_EQ(whole.bytes(Operation::AllReduce), 4 * m) << "no padding";
         EXPECT_EQ(whole.bytes(Operation::AllGather), 0);
       }
@@ -86,14 +86,14 @@ TEST(Megatron, AStepMovesGradientsOfFourBytesAndWeightsOfTwo) {
 // 18; of fp32 8 + 8/n, else 16.
 TEST(Megatron, WhatARankHolds) {
   const std::int64_t m = test::workload("gpt2-small").elements();
-  EXPECT_EQ(Listed(halves("gpt2-small"), megatron(false), 8).resident(), 18 * m);
-  EXPECT_EQ(Listed(test::workload("gpt2-small"), megatron(false), 8).resident(), 16 * m);
+  EXPECT_EQ(ListedShards(halves("gpt2-small"), megatron(false), 8).resident(), 18 * m);
+  EXPECT_EQ(ListedShards(test::workload("gpt2-small"), megatron(false), 8).resident(), 16 * m);
   for (int ranks : {1, 2, 8, 64}) {
-    Listed half(halves("gpt2-small"), megatron(true), ranks);
+    ListedShards half(halves("gpt2-small"), megatron(true), ranks);
     const std::int64_t beside = 18 * padding(half.w, ranks, 1);
     EXPECT_GE(half.resident(), 6 * m + 12 * m / ranks);
     EXPECT_LE(half.resident(), 6 * m + 12 * m / ranks + beside);
-    Listed single(test::workload("gpt2-small"), megatron(true), ranks);
+    ListedShards single(test::workload("gpt2-small"), megatron(true), ranks);
     EXPECT_GE(single.resident(), 8 * m + 8 * m / ranks);
     EXPECT_LE(single.resident(), 8 * m + 8 * m / ranks + beside);
   }
@@ -105,8 +105,8 @@ TEST(Megatron, WithEverythingOffItReducesWhatPlainAveragingReduces) {
   flat.system = System::Averaging;
   flat.granularity = Granularity::Flat;
   const Workload w = test::workload("resnet50");
-  Listed averaging(w, flat, 8);
-  Listed l(w, megatron(false), 8);
+  ListedShards averaging(w, flat, 8);
+  ListedShards l(w, megatron(false), 8);
   ASSERT_EQ(l.program.steady.buckets.size(), 1u);
   EXPECT_EQ(l.program.steady.buckets.front().wire_bytes.count,
             averaging.program.steady.buckets.front().bytes.count);
@@ -119,9 +119,9 @@ TEST(Megatron, ABucketOfEverythingIsReducedLikeOneAfterBackward) {
   one.megatron.bucket_size = std::int64_t{1} << 40;
   one.megatron.overlap_param_gather = false;
   const Workload w = halves("gpt2-small");
-  Listed hooked(w, one, 8);
-  Listed after(w, megatron(true), 8);
-  auto listed = [](const Listed& l) {
+  ListedShards hooked(w, one, 8);
+  ListedShards after(w, megatron(true), 8);
+  auto listed = [](const ListedShards& l) {
     std::vector<std::string> out;
     for (std::uint32_t i = 0; i < l.program.steady.ops.size(); ++i)
       if (!is_launch(l.program.steady.ops[i].kind))
