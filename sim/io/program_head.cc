@@ -37,6 +37,11 @@ void read_job(const Reader& r, ProgramHead& head) {
     if (!(program.core_share >= 0 && program.core_share <= 1))
       r.at("core_share").fail("expected a share from 0 to 1");
   }
+  if (r.has("products")) {
+    program.products = r.at("products").number();
+    if (!(program.products >= 0 && program.products <= 1))
+      r.at("products").fail("expected a share from 0 to 1");
+  }
   if (r.has("rank")) head.rank = r.at("rank").small(0, (1 << 20) - 1);
   program.groups = read_groups(r, head.file.ranks);
   head.placed = r.has("device");

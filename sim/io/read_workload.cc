@@ -316,7 +316,8 @@ Workload read_workload(const Json& j, const std::string& file) {
       w.flash2 = which == 2;
     }
     if (r.has("compile"))
-      w.compile = static_cast<Compile>(r.at("compile").choice({"none", "regional", "buckets", "whole"}));
+      w.compile =
+          static_cast<Compile>(r.at("compile").choice({"none", "regional", "buckets", "whole"}));
     if (r.has("times")) r.at("times").fail("a described workload has layers, not times");
     if (r.has("sequence")) w.sequence = r.at("sequence").small(1, 1'000'000);
     if (r.has("positions")) w.positions = r.at("positions").small(1, 1'000'000);

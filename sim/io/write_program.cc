@@ -79,6 +79,7 @@ OrderedJson write_program(const Program& p, const Workload& w, int ranks) {
     j["groups"][g.name] = {{"size", g.size}, {"stride", g.stride}};
   if (p.core_share >= 0) j["core_share"] = p.core_share;
   if (p.at_once > 0) j["at_once"] = p.at_once;
+  if (p.products < 1) j["products"] = p.products;
   j["tensors"] = OrderedJson::array();
   for (const Tensor& t : w.tensors)
     j["tensors"].push_back(

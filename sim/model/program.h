@@ -254,7 +254,7 @@ struct Program {
   std::vector<std::string> streams;  // a system's own: "unshard"; at most kMostStreams
   std::vector<RankGroups> groups;    // that collectives are of, besides all ranks
   std::optional<Coordination> coordination;
-  double products = 1;              // as StepTimes::products; in no file
+  double products = 1;              // as StepTimes::products
   Held resident{};                  // memory where a step begins
   bool activations_known = false;   // and in `memory`
   std::vector<StepProgram> warmup;  // first, (first,) rebuild

@@ -56,7 +56,6 @@ Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Op
     r.program = *options.program;
   else
     r.program = lowered(q, r.times, steps, level);
-  if (!options.program) r.program.products = r.times.products;
   if (options.without) alter(*options.without, r.program, q.scenario.plan.system);
   if (q.scenario.input && !options.program) strategy::feed(r.program, batch_times(q, level));
   r.communicator = &options.known->get(q, r.program);

@@ -22,6 +22,7 @@ Program empty_program(const TimedWorkload& timed, const Plan& plan) {
     p.core_share =
         std::min(1.0, static_cast<double>(timed.times.core.ps) / static_cast<double>(step.ps));
   p.at_once = timed.times.at_once;
+  p.products = timed.times.products;
   p.tensor_names.reserve(w.tensors.size());
   p.tensor_bytes.reserve(w.tensors.size());
   for (const Tensor& t : w.tensors) {

@@ -59,7 +59,7 @@ const std::vector<Case> kCases{
     // Input.
     {"InputOfNoRate",
      set(kGpu, "input.samples_per_s=0"),
-     {"--set input.samples_per_s=0: ", "above 0"}},
+     {"--set input.samples_per_s=0 ", "above 0"}},
     {"InputOfAnotherKey",
      set(kGpu, "input.rate=3"),
      {"--set input.rate=3 ", "unknown key", "samples_per_s"}},

@@ -83,7 +83,7 @@ class Questions(unittest.TestCase):
         self.assertIn("8 bits", self.why(TITAN, float8="yes"))
         self.assertIn("quality unclear", self.why(TITAN, quality="unclear"))
         self.assertIn("network between hosts", self.why(TITAN, cluster="elsewhere", gpus="16"))
-        self.assertIn("no profile", self.why(TITAN, gpu="MI300X"))
+        self.assertIn("no profile", self.why(TITAN, gpu="GB300"))
         self.assertIn("no plan", self.why(TITAN, system="fsdp (Megatron FSDP)"))
         self.assertIn("checkpointing", self.why(TITAN, checkpointing="selective (layer)"))
         self.assertIn("hidden is not printed", self.why(TITAN, hidden=""))

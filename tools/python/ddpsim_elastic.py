@@ -24,6 +24,8 @@ import tempfile
 import threading
 import time
 
+from ddpsim_files import whole_file, write_whole
+
 STEPS_BEFORE = 17
 CHECKPOINT_EVERY = 10
 WIDTH = 1024
@@ -65,8 +67,8 @@ def worker():
         step += 1
         say("step", rank=rank, again=again, step=step)
         if rank == 0 and step % CHECKPOINT_EVERY == 0:
-            torch.save({"model": model.module.state_dict(), "step": step}, path + ".new")
-            os.replace(path + ".new", path)
+            with whole_file(path) as file:
+                torch.save({"model": model.module.state_dict(), "step": step}, file)
             say("saved", rank=rank, again=again)
 
 
@@ -246,9 +248,7 @@ def main():
         "checkpoint_every_steps": CHECKPOINT_EVERY, "not_back_in_time": failed,
         "repetitions": done}, indent=1) + "\n"
     if args.out:
-        with open(args.out + ".new", "w") as f:
-            f.write(text)
-        os.replace(args.out + ".new", args.out)
+        write_whole(args.out, text)
     else:
         print(text, end="")
 

@@ -185,7 +185,7 @@ def uncompiled(asked: Asked) -> Callable[..., Any]:
         if isinstance(model, nn.Module):
             asked.compiled.append(model)
         else:
-            asked.note("torch.compile of a function is left out: it is described as it runs eagerly")
+            asked.note("torch.compile of a function is left out: described as it runs eagerly")
         return model
 
     def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
