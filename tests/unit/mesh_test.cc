@@ -124,10 +124,11 @@ TEST(CheckCollectives, NoticesWhatIsNotWhatItSays) {
       EXPECT_EQ(checked(said, 0, steps(said), type), "") << name_of(said);
     // An all-reduce leaves what half of it, or a reduce, is asked for.
     for (Operation played : all)
-      if (played != said && played != Operation::AllReduce)
+      if (played != said && played != Operation::AllReduce) {
         EXPECT_NE(checked(said, 0, steps(played), DType::Float32).find(name_of(said)),
                   std::string::npos)
             << name_of(played) << " for " << name_of(said);
+      }
   }
   EXPECT_NE(checked(Operation::Broadcast, 1, steps(Operation::Broadcast), DType::Float32), "");
   EXPECT_NE(checked(Operation::Reduce, 2, steps(Operation::Reduce), DType::Float32), "");

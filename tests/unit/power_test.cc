@@ -59,7 +59,7 @@ TEST(Power, TheSameShareOfThePeaksIsTheSameShareOfTheLimit) {
   EXPECT_NEAR(d.joules_per_flop[half] * a40.compute.peak_flops[half] / 300,
               m.joules_per_flop[half] * measured.compute.peak_flops[half] / 700, 1e-9);
   // The A10 has 6 of 7 of its SMs at 0.97 of its clock.
-  const Draw& a10 = profile("a10.datasheet").power->draw;
+  const Draw a10 = profile("a10.datasheet").power->draw;
   EXPECT_NEAR(a10.joules_per_flop[half] / d.joules_per_flop[half], 0.974 * 0.974, 1e-3);
   EXPECT_NEAR(a10.busy_w / d.busy_w, 31.2 / 37.4 * 0.974 * 0.974, 1e-3);
   EXPECT_NEAR(a10.idle_w / d.idle_w, 0.5, 1e-9) << "by the limits";

@@ -134,8 +134,12 @@ TEST(SizeBased, WhatComputesBeforeAModuleIsNotOfIt) {
   const Workload w = workload("llama-3.1-8b");
   const std::vector<std::string> of = wrapped_units(w, by_size(100'000'000, {"all"}).fsdp);
   for (std::size_t l = 0; l < w.layers.size(); ++l) {
-    if (w.layers[l].name == "model.layers.3.mlp.fork") EXPECT_EQ(of[l], "model");
-    if (w.layers[l].name == "model.layers.3.mlp.act_fn") EXPECT_EQ(of[l], "model.layers.3.mlp");
+    if (w.layers[l].name == "model.layers.3.mlp.fork") {
+      EXPECT_EQ(of[l], "model");
+    }
+    if (w.layers[l].name == "model.layers.3.mlp.act_fn") {
+      EXPECT_EQ(of[l], "model.layers.3.mlp");
+    }
   }
 }
 
