@@ -170,52 +170,28 @@ void add_residual(const std::string& name, const std::vector<Point>& points, boo
   p.kernels.push_back(r);
 }
 
-// What products and what memory decides lose beside so many blocks; where both were measured.
-std::vector<Profile::HoldAt> by_blocks(const std::vector<const Run*>& runs,
-                                       const std::map<std::int64_t, double>& alone) {
-  std::map<std::int64_t, std::array<std::vector<double>, 2>> lost;
-  for (const Run* run : runs)
-    for (const Sample& s : run->samples) {
-      if (s.op != "interference" || s.durations.empty()) continue;
-      const std::int64_t victim = parameter(s, "victim");
-      const std::int64_t blocks = parameter(s, "blocks");
-      if (blocks > 0 && alone.count(victim))
-        lost[blocks][victim == 2].push_back(std::max(0.001, 1 - alone.at(victim) / median_ps(s)));
-    }
-  std::vector<Profile::HoldAt> out;
-  for (const auto& [blocks, of] : lost)
-    if (!of[0].empty() && !of[1].empty())
-      out.push_back({static_cast<int>(blocks), analysis::median(of[0]), analysis::median(of[1])});
-  return out;
-}
-
 // How much a communication kernel of NCCL's usual size (16 to 24 blocks) slows products and what
-// memory decides. low = takes most.
+// memory decides; and what others do, where both were measured.
 void fit_interference(const std::vector<const Run*>& runs, KernelFit& out) {
-  std::map<std::int64_t, double> alone;      // by victim
-  std::map<bool, std::vector<double>> lost;  // by "memory decides it"
-  for (int pass = 0; pass < 2; ++pass)
-    for (const Run* run : runs)
-      for (const Sample& s : run->samples) {
-        if (s.op != "interference" || s.durations.empty()) continue;
-        std::int64_t victim = parameter(s, "victim");
-        std::int64_t blocks = parameter(s, "blocks");
-        if (pass == 0 && blocks == 0) alone[victim] = median_ps(s);
-        if (pass == 1 && blocks >= 16 && blocks <= 24 && alone.count(victim))
-          lost[victim == 2].push_back(std::max(0.0, 1 - alone[victim] / median_ps(s)));
-      }
-  auto hold = [](const std::vector<double>& v) {
-    return Range{analysis::percentile(v, 90), analysis::median(v), analysis::percentile(v, 10)};
-  };
-  if (!lost.count(false)) return;
+  constexpr double kLeast = 0.001;  // a profile's shares are above 0
+  std::array<std::vector<double>, 2> lost;
+  const Losses by_blocks = losses_beside(runs);
+  for (const auto& [blocks, of] : by_blocks)
+    if (blocks >= 16 && blocks <= 24)
+      for (std::size_t k : {0, 1}) lost[k].insert(lost[k].end(), of[k].begin(), of[k].end());
+  if (lost[0].empty()) return;
   Profile& p = out.profile;
   p.interference_basis = Evidence::Measured;
-  p.sm_hold = hold(lost[false]);
-  if (lost.count(true)) p.memory_hold = hold(lost[true]);
-  p.hold_at = by_blocks(runs, alone);
+  p.sm_hold = hold_of(lost[0]);
+  if (!lost[1].empty()) p.memory_hold = hold_of(lost[1]);
+  p.hold_at.clear();
+  for (const auto& [blocks, of] : by_blocks)
+    if (!of[0].empty() && !of[1].empty())
+      p.hold_at.push_back({static_cast<int>(blocks), std::max(kLeast, analysis::median(of[0])),
+                           std::max(kLeast, analysis::median(of[1]))});
   out.notes.push_back("interference: a stand-in of 16 to 24 blocks takes " +
                       number("%.0f", 100 * p.sm_hold.mid) + " % of products" +
-                      (lost.count(true) ? "" : " (nothing memory-bound was measured)"));
+                      (!lost[1].empty() ? "" : " (nothing memory-bound was measured)"));
 }
 
 // What benchmark mode of cuDNN takes of heuristics mode's time, by shape; nothing is fitted from

@@ -1,13 +1,17 @@
 // What every fit reads from a Run's samples.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "calib/fit/shapes.h"
 #include "sim/analysis/compare.h"
 #include "sim/model/error.h"
+#include "sim/model/profile.h"
 #include "sim/model/run.h"
 
 namespace ddpsim::calib {
@@ -33,6 +37,29 @@ inline bool by_heuristics(const Sample& s) {
       mode->second != static_cast<std::int64_t>(ConvMode::Benchmark))
     throw InputError{"sample " + s.op, "mode is 0 or 1"};
   return mode->second == static_cast<std::int64_t>(ConvMode::Heuristics);
+}
+
+// What products (0) and what memory decides (1) lose beside a communication kernel's stand-in, by
+// its blocks: shares of their time.
+using Losses = std::map<std::int64_t, std::array<std::vector<double>, 2>>;
+inline Losses losses_beside(const std::vector<const Run*>& runs) {
+  std::map<std::int64_t, double> alone;  // by victim
+  Losses lost;
+  for (bool beside : {false, true})
+    for (const Run* run : runs)
+      for (const Sample& s : run->samples) {
+        if (s.op != "interference" || s.durations.empty()) continue;
+        const std::int64_t victim = parameter(s, "victim");
+        const std::int64_t blocks = parameter(s, "blocks");
+        if (!beside && blocks == 0) alone[victim] = median_ps(s);
+        if (beside && blocks > 0 && alone.count(victim))
+          lost[blocks][victim == 2].push_back(std::max(0.0, 1 - alone[victim] / median_ps(s)));
+      }
+  return lost;
+}
+// low = takes most.
+inline Range hold_of(const std::vector<double>& lost) {
+  return {analysis::percentile(lost, 90), analysis::median(lost), analysis::percentile(lost, 10)};
 }
 
 // For notes.

@@ -57,30 +57,19 @@ Term term_of(const std::vector<const CollectiveTable*>& tables, const char* prot
 
 // What `channels` blocks of the stand-in take from products and from what memory decides.
 void fit_hold(const std::vector<const Run*>& kernels, std::int64_t channels, TransportFit& out) {
-  std::map<std::int64_t, double> alone;      // by victim
-  std::map<bool, std::vector<double>> lost;  // by "memory decides it"
-  for (bool beside : {false, true})
-    for (const Run* run : kernels)
-      for (const Sample& s : run->samples) {
-        if (s.op != "interference" || s.durations.empty()) continue;
-        std::int64_t victim = parameter(s, "victim");
-        std::int64_t blocks = parameter(s, "blocks");
-        if (!beside && blocks == 0) alone[victim] = median_ps(s);
-        if (beside && blocks == channels && alone.count(victim))
-          lost[victim == 2].push_back(std::max(0.0, 1 - alone[victim] / median_ps(s)));
-      }
-  if (!lost.count(false)) {
+  const Losses all = losses_beside(kernels);
+  const auto measured = all.find(channels);
+  if (measured == all.end() || measured->second[0].empty()) {
     out.notes.push_back("interference: of " + std::to_string(channels) +
                         " blocks nothing was measured; it stays the base profile's");
     return;
   }
-  auto hold = [](const std::vector<double>& v) {
-    return Range{analysis::percentile(v, 90), analysis::median(v), analysis::percentile(v, 10)};
-  };
+  const auto& [products, memory] = measured->second;
   Profile& p = out.profile;
   p.interference_basis = Evidence::Measured;
-  p.sm_hold = hold(lost[false]);
-  if (lost.count(true)) p.memory_hold = hold(lost[true]);
+  p.sm_hold = hold_of(products);
+  if (!memory.empty()) p.memory_hold = hold_of(memory);
+  p.hold_at.clear();  // these are of as many blocks as the collectives have
   out.notes.push_back("interference: a stand-in of " + std::to_string(channels) +
                       " blocks, as many as the collectives have channels, takes " +
                       number("%.1f", 100 * p.sm_hold.mid) + " % of products");

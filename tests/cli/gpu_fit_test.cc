@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/io/files.h"
+#include "sim/io/json_reader.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -52,6 +53,18 @@ TEST(FitOfGpus, TheShippedProfilesAreWhatItMakes) {
         io::read_file(source_path("calib/profiles/" + machine + "-measured.json"));
     EXPECT_TRUE(o.out == shipped) << machine << ": fit again (calib/README.md, GPUs)";
   }
+}
+
+// What as many blocks take as its collectives have is not scaled by channels once more.
+TEST(FitOfGpus, OfOneGpuHoldsWhatItsChannelsTook) {
+  Outcome o = ddpsim({"fit", "--backend", "nccl", "--base", "h100-sxm.datasheet", "--name", "one",
+                      "--runs", source_path("calib/gpu-runs/h100-sxm"), "--format", "json"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  const io::Json held = io::parse_json(o.out, "fit")["interference"];
+  EXPECT_EQ(held["basis"], "measured");
+  EXPECT_FALSE(held.contains("by_blocks")) << held;
+  const io::Json shipped = read_json("calib/profiles/h100-sxm.one-gpu.json")["interference"];
+  EXPECT_EQ(held["sm_hold"], shipped["sm_hold"]);
 }
 
 // What the fit prints is what its words promise: shapes left out, and another GPU.
