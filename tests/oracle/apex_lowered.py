@@ -18,13 +18,13 @@ host's order. Known differences, of which the test knows no others:
 """
 import gzip
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import apex
+from lowered import shown, tally
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/data/recorded_orders/apex/apex-2025-05.json.gz"
@@ -173,10 +173,7 @@ def program(ddpsim, question):
         for knob in apex.KNOBS:
             if question.get(knob) is not None:
                 asked += ["--set", f"{knob}={json.dumps(question[knob])}"]
-        out = subprocess.run(asked, capture_output=True, text=True)
-    if out.returncode:
-        raise SystemExit(f"{question}: {out.stderr}")
-    return json.loads(out.stdout)
+        return shown(asked, question)
 
 
 LOCAL = {
@@ -366,13 +363,8 @@ def main():
         ("recorded schedules", recordings(), recorded_differences),
         ("scenarios", list(scenarios()), scenario_differences),
     ):
-        events = 0
-        for one in every:
-            found, compared = of(ddpsim, one)
-            events += compared
-            bad += bool(found)
-            if found:
-                print(one.get("file", one), "\n  " + "\n  ".join(found))
+        events, differ = tally(ddpsim, every, of, lambda one: one.get("file", one))
+        bad += differ
         print(f"{len(every)} {kind}, {events} events; {bad} differ so far")
     return 1 if bad else 0
 

@@ -10,10 +10,11 @@ optimizer, in the host's order and with bytes; and how much longer its host and 
 those of one replica. Nobody has recorded nn.DataParallel: it needs GPUs.
 """
 import json
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from lowered import shown, tally  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 TEN = 10 * 1024 * 1024
@@ -120,10 +121,7 @@ def program(ddpsim, s):
     asked += ["--cluster", "hgx-h100", "--ranks", str(s["ranks"]), "--plan", "data_parallel"]
     for setting in s.get("set", []):
         asked += ["--set", setting]
-    out = subprocess.run(asked, capture_output=True, text=True)
-    if out.returncode:
-        raise SystemExit(f"{s}: {out.stderr}")
-    return json.loads(out.stdout)
+    return shown(asked, s)
 
 
 def lowered(step, arrival):
@@ -243,15 +241,9 @@ def main():
     ddpsim = sys.argv[1]
     if "--self-test" in sys.argv:
         return self_test(ddpsim)
-    bad = total = events = 0
-    for s in scenarios():
-        found, compared = differences(ddpsim, s)
-        total += 1
-        events += compared
-        bad += bool(found)
-        if found:
-            print(s, "\n  " + "\n  ".join(found))
-    print(f"{total} scenarios, {events} operations; {bad} differ")
+    every = list(scenarios())
+    events, bad = tally(ddpsim, every, differences)
+    print(f"{len(every)} scenarios, {events} operations; {bad} differ")
     return 1 if bad else 0
 
 

@@ -22,13 +22,13 @@ granted; a recording's broadcast_coalesced is one broadcast for each type.
 import copy
 import gzip
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import apex_lowered
+from lowered import shown, tally
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/data/recorded_orders/ddp_options/torch-1.13.1.json.gz"
@@ -110,10 +110,7 @@ def program(ddpsim, q):
         asked += ["--plan", knobs.pop("system", "pytorch_ddp")]
         for knob, value in knobs.items():
             asked += ["--set", f"{knob}={json.dumps(value)}"]
-        out = subprocess.run(asked, capture_output=True, text=True)
-    if out.returncode:
-        raise SystemExit(f"{q['knobs']}: {out.stderr}")
-    return json.loads(out.stdout)
+        return shown(asked, q["knobs"])
 
 
 def collectives(q, step):
@@ -508,13 +505,8 @@ def main():
         ("recorded schedules", recordings(), recorded_differences),
         ("scenarios", list(scenarios()), scenario_differences),
     ):
-        events = 0
-        for one in every:
-            found, compared = of(ddpsim, one)
-            events += compared
-            bad += bool(found)
-            if found:
-                print(one.get("file", one["knobs"]), "\n  " + "\n  ".join(found))
+        events, differ = tally(ddpsim, every, of, lambda one: one.get("file", one["knobs"]))
+        bad += differ
         print(f"{len(every)} {kind}, {events} events; {bad} differ so far")
     return 1 if bad else 0
 

@@ -10,9 +10,11 @@ and updates with bytes read and written, collectives, what the host waits for. W
 seen to send is compared in ddp_options_lowered.py.
 """
 import json
-import subprocess
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from lowered import shown, tally  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,10 +68,7 @@ def program(ddpsim, workload, cluster, outer, steps, keeps):
     asked += ["--cluster", cluster, "--plan", "diloco" if outer == "nesterov" else "local_sgd"]
     asked += ["--set", f"accumulation_steps={steps}"]
     asked += ["--set", f"set_to_none={json.dumps(not keeps)}"]
-    out = subprocess.run(asked, capture_output=True, text=True)
-    if out.returncode:
-        raise SystemExit(f"{workload} {outer}: {out.stderr}")
-    return json.loads(out.stdout)
+    return shown(asked, f"{workload} {outer}")
 
 
 COPIES = {
@@ -164,15 +163,9 @@ def main():
     ddpsim = sys.argv[1]
     if "--self-test" in sys.argv:
         return self_test(ddpsim)
-    bad = total = events = 0
-    for s in scenarios():
-        found, compared = differences(ddpsim, s)
-        total += 1
-        events += compared
-        bad += bool(found)
-        if found:
-            print(s, "\n  " + "\n  ".join(found))
-    print(f"{total} rounds, {events} operations; {bad} differ")
+    every = list(scenarios())
+    events, bad = tally(ddpsim, every, differences)
+    print(f"{len(every)} rounds, {events} operations; {bad} differ")
     return 1 if bad else 0
 
 
