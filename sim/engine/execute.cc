@@ -96,10 +96,15 @@ class Executor {
     if (growing_ ? growing_->release(t) : --pending_[t] == 0) ready_.push_back(t);
   }
 
+  // By task. A graph grows by whole tasks, so what it has gained is mostly in order already.
   void index_holds() {
-    holds_.assign(g_.holds().begin(), g_.holds().end());
-    std::stable_sort(holds_.begin(), holds_.end(),
-                     [](const auto& a, const auto& b) { return a.task < b.task; });
+    auto earlier = [](const auto& a, const auto& b) { return a.task < b.task; };
+    auto known = static_cast<std::ptrdiff_t>(holds_.size());
+    holds_.insert(holds_.end(), g_.holds().begin() + known, g_.holds().end());
+    auto gained = holds_.begin() + known;
+    std::stable_sort(gained, holds_.end(), earlier);
+    if (gained != holds_.begin() && gained != holds_.end() && earlier(*gained, gained[-1]))
+      std::inplace_merge(holds_.begin(), gained, holds_.end(), earlier);
   }
 
   void apply_holds(TaskId t, bool at_end) {

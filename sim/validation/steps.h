@@ -72,6 +72,7 @@ struct StepResult {
   StepQuestion question = StepQuestion::OneGpu;
   std::string generation;  // "Volta"; "" = not known
   std::string why_not;     // not predicted: why; "" = it was
+  std::string constant;    // set to another value than the profile's: "PATH=VALUE"; "" = none
   Duration measured;
   Duration predicted;
   Duration low, high;  // its 80 % interval

@@ -108,6 +108,21 @@ TEST_F(ValidateSteps, GatesAndShowsWhatIsNotPredicted) {
   EXPECT_NE(bad.err.find("one_gpu.source.other.bias has no value"), std::string::npos) << bad.err;
 }
 
+TEST_F(ValidateSteps, FailsFastByErrorsAndStillJudgesIntervals) {
+  write({row("a", 1, {{"samples_per_s", 320}}), row("b", 1, {{"samples_per_s", 310}})});
+  auto fast = [&](const Json& limit) {
+    io::write_file(at("budget.json"),
+                   Json{{"schema", "ddpsim.budget/1"}, {"limits", Json::array({limit})}}.dump());
+    auto done = ddpsim({"validate", "--steps", "--published", folder_.string(), "--fail-fast",
+                        "--without", "burst", "--format", "json"});
+    Json r = Json::parse(done.out)["results"][0];
+    return std::pair{done.code, r["step_high_ps"].get<double>() > r["step_low_ps"].get<double>()};
+  };
+  EXPECT_EQ(fast({{"what", "one_gpu.median"}, {"max", 0}}), std::pair(1, false));
+  EXPECT_EQ(fast({{"what", "one_gpu.median"}, {"max", 9}}), std::pair(0, true));
+  EXPECT_EQ(fast({{"what", "one_gpu.coverage"}, {"min", 2}}), std::pair(1, true));
+}
+
 TEST_F(ValidateSteps, TakesAMechanismOut) {
   Json several = row("b", 8, {{"s_per_iteration", 0.25}});
   several["one_gpu"] = "a";
@@ -123,7 +138,7 @@ TEST_F(ValidateSteps, RefusesWhatItCannotJudge) {
   EXPECT_EQ(ddpsim({"validate", "--steps", "--published", folder_.string()}).code, 2);  // no file
   EXPECT_EQ(ddpsim({"validate", "--steps", "--collectives"}).code, 2);
   EXPECT_EQ(ddpsim({"validate", "--steps", "--format", "junit"}).code, 2);
-  EXPECT_EQ(ddpsim({"validate", "--steps", "--fail-fast"}).code, 2);
+  EXPECT_EQ(ddpsim({"validate", "--collectives", "--fail-fast"}).code, 2);
   EXPECT_EQ(ddpsim({"validate", "--steps", "--without", "gravity"}).code, 2);
   EXPECT_EQ(ddpsim({"validate", "--steps", "--published", source_path("workloads")}).code, 2);
   for (const char* flag : {"--runs", "--profile", "--profiles", "--tolerance"})

@@ -57,7 +57,7 @@ class Model(nn.Module):
 def captured() -> Dict[str, Any]:
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    return dc.capture(Model(), torch.randint(500, (4, 16)), repeats=6, warmup=1, name="small")
+    return dc.capture(Model(), torch.randint(500, (8, 32)), repeats=6, warmup=1, name="small")
 
 
 def on_a_gpu(workload: Dict[str, Any]) -> Dict[str, Any]:

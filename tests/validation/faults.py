@@ -43,16 +43,14 @@ def gate(ddpsim, *more):
 
 def main():
     ddpsim = sys.argv[1]
-    failed, why = gate(ddpsim)
-    if failed:
-        sys.exit("the gate fails with every mechanism in place:\n" + why)
+    # That both pass with every mechanism in place is validation.gate's and validation.steps'.
     failed, why = gate(ddpsim, "--steps", "--without", "burst")
     if failed:
         sys.exit("published steps, which have no token buckets, notice that they are gone:\n" + why)
     unnoticed = []
     for m in MECHANISMS:
-        how = ["--steps"] if m in OF_STEPS else ["--fail-fast"]
-        failed, why = gate(ddpsim, "--without", m, *how)
+        how = ["--steps"] if m in OF_STEPS else []
+        failed, why = gate(ddpsim, "--fail-fast", "--without", m, *how)
         reasons = sorted(set(re.findall(r"ddpsim: (?:budget: (\S+)|(mismatch|stale))", why)))
         print(
             f"{m:<16} {'noticed' if failed else 'NOT NOTICED'} "

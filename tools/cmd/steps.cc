@@ -68,14 +68,18 @@ Duration forward_and_backward(const Parts& q, const Profile& p, Level level) {
   return predict::one_rank_step(t, 1);
 }
 
-void predict_row(const Parts& p, StepResult& out) {
+void predict_row(const Parts& p, bool interval, StepResult& out) {
   if (out.row.unit == StepUnit::MsForwardBackward) {
-    const Profile ends = predict::with_joint_spread(p.workload, p.profile, 1);
-    out.predicted = forward_and_backward(p, p.profile, Level::Mid);
-    out.low = std::min(out.predicted, forward_and_backward(p, ends, Level::High));
-    out.high = std::max(out.predicted, forward_and_backward(p, ends, Level::Low));
+    out.predicted = out.low = out.high = forward_and_backward(p, p.profile, Level::Mid);
+    if (interval) {
+      const Profile ends = predict::with_joint_spread(p.workload, p.profile, 1);
+      out.low = std::min(out.predicted, forward_and_backward(p, ends, Level::High));
+      out.high = std::max(out.predicted, forward_and_backward(p, ends, Level::Low));
+    }
   } else {
-    predict::Prediction x = predict::predict(p.question(), p.options);
+    predict::Options options = p.options;
+    options.interval = interval;
+    predict::Prediction x = predict::predict(p.question(), options);
     out.predicted = x.summary.step;
     out.low = x.step_low;
     out.high = x.step_high;
@@ -106,7 +110,7 @@ std::vector<PublishedStep> load_steps(const std::string& folder) {
 
 std::vector<StepResult> predict_steps(const Terminal& t, const std::string& folder,
                                       const std::vector<PublishedStep>& rows,
-                                      const std::string& without) {
+                                      const std::string& without, bool intervals) {
   std::optional<predict::Mechanism> removed;
   if (!without.empty()) removed = predict::parse_mechanism(without);
   std::map<std::string, const PublishedStep*> by_id;
@@ -129,14 +133,14 @@ std::vector<StepResult> predict_steps(const Terminal& t, const std::string& fold
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   Loader loader(t, {});
-  auto predicted = [&](StepResult r, const std::string& constant) {
+  auto predicted = [&](StepResult r, bool interval) {
     if (!has(profiles, r.row.profile))
       r.why_not = "no profile " + r.row.profile + " is shipped";
     else if (!has(clusters, r.row.cluster))
       r.why_not = "no cluster " + r.row.cluster + " is shipped";
     if (!r.why_not.empty()) return r;
     try {
-      Parts p = parts_of(loader, folder, r.row, removed, constant);
+      Parts p = parts_of(loader, folder, r.row, removed, r.constant);
       r.generation = generation_of(p.profile.compute.capability);
       if (is_relative(r.question)) {
         const PublishedStep& one = *by_id.at(r.row.one_gpu);
@@ -145,7 +149,7 @@ std::vector<StepResult> predict_steps(const Terminal& t, const std::string& fold
             predict::scaled_to(measured_step(one), {alone.workload, one.accumulation_steps},
                                {p.workload, r.row.accumulation_steps}, p.profile);
       }
-      predict_row(p, r);
+      predict_row(p, interval, r);
     } catch (const InputError& e) {
       r.why_not = e.where + ": " + e.what;
     }
@@ -153,7 +157,7 @@ std::vector<StepResult> predict_steps(const Terminal& t, const std::string& fold
   };
   // Rows once more with other values of the constant that was fitted to them.
   struct Constant {
-    const char* setting;
+    std::string setting;
     std::vector<const char*> values;
     bool (*of)(StepQuestion);
     std::vector<const char*> left_out;
@@ -167,39 +171,35 @@ std::vector<StepResult> predict_steps(const Terminal& t, const std::string& fold
        {"0", "0.005", "0.01", "0.015", "0.02", "0.025", "0.03"},
        is_relative,
        {"source"}}};
-  struct Job {
-    std::size_t row;
-    std::string constant;
+  auto all = [&](const std::vector<StepResult>& questions, bool interval) {
+    auto make = [&](std::int64_t i) {
+      return predicted(questions[static_cast<std::size_t>(i)], interval);
+    };
+    std::vector<StepResult> out;
+    auto jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    auto count = static_cast<std::int64_t>(questions.size());
+    in_order<StepResult>(
+        0, count, jobs, count, make,
+        [&](std::int64_t, StepResult r) { out.push_back(std::move(r)); }, [] {});
+    return out;
   };
-  std::vector<Job> work;
-  for (std::size_t i = 0; i < asked.size(); ++i) work.push_back({i, ""});
-  if (!removed)
-    for (const Constant& c : constants)
-      for (const char* value : c.values)
-        for (std::size_t i = 0; i < asked.size(); ++i)
-          if (c.of(asked[i].question)) work.push_back({i, std::string(c.setting) + value});
-  auto make = [&](std::int64_t i) {
-    const Job& job = work[static_cast<std::size_t>(i)];
-    return predicted(asked[job.row], job.constant);
-  };
-  std::vector<StepResult> out;
-  auto jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  auto count = static_cast<std::int64_t>(work.size());
-  in_order<StepResult>(
-      0, count, jobs, count, make, [&](std::int64_t, StepResult r) { out.push_back(std::move(r)); },
-      [] {});
-  std::map<std::string, std::vector<StepResult>> tried;
-  for (std::size_t k = asked.size(); k < out.size(); ++k)
-    tried[work[k].constant].push_back(std::move(out[k]));
-  out.resize(asked.size());
-  if (tried.empty()) return out;
+  std::vector<StepResult> out = all(asked, intervals);
+  if (removed || !intervals) return out;
+  // The constant is chosen by errors alone; what is chosen has an interval, too.
+  std::vector<StepResult> chosen;
   for (const Constant& c : constants) {
     std::vector<std::vector<StepResult>> by_constant;
-    for (const char* value : c.values) by_constant.push_back(tried[std::string(c.setting) + value]);
+    for (const char* value : c.values) {
+      std::vector<StepResult> with;
+      for (const StepResult& r : asked)
+        if (c.of(r.question)) with.push_back(r), with.back().constant = c.setting + value;
+      by_constant.push_back(all(with, false));
+    }
     if (by_constant.front().empty()) continue;
     for (const char* by : c.left_out)
-      for (StepResult& r : left_out(by_constant, by)) out.push_back(std::move(r));
+      for (StepResult& r : left_out(by_constant, by)) chosen.push_back(std::move(r));
   }
+  for (StepResult& r : all(chosen, true)) out.push_back(std::move(r));
   return out;
 }
 

@@ -14,9 +14,11 @@ namespace ddpsim::cli {
 // Every file of `folder` (ddpsim.steps/1), in the order of their names. Throws InputError.
 std::vector<validation::PublishedStep> load_steps(const std::string& folder);
 // Rows that cannot be predicted say why. `without`: as ddpsim validate --without; "" = nothing.
+// `intervals`: false leaves them out (low = high = predicted), and rows with other constants.
 std::vector<validation::StepResult> predict_steps(
     const Terminal& t, const std::string& folder,
-    const std::vector<validation::PublishedStep>& rows, const std::string& without);
+    const std::vector<validation::PublishedStep>& rows, const std::string& without,
+    bool intervals = true);
 
 std::string steps_table(const validation::StepsReport& r);
 std::string steps_markdown(const validation::StepsReport& r);

@@ -284,23 +284,38 @@ void validate_steps(Terminal& t, const Flags& flags) {
   const std::string folder =
       flags.published.empty() ? home_of(t).path() + "/" + shipped : flags.published;
   const std::string budget = budget_of(t, flags, folder, shipped, "tests/validation/steps.json");
-  StepsReport report = judge_steps(predict_steps(t, folder, load_steps(folder), flags.without));
-  if (!budget.empty()) {
-    std::vector<Limit> limits =
-        io::read_budget(io::parse_json(io::read_file(budget), budget), budget, {});
-    if (!flags.without
-             .empty())  // constants are not chosen again: what that would give is not there
-      std::erase_if(limits,
-                    [](const Limit& l) { return l.what.find("_left_out.") != std::string::npos; });
-    report.limits = apply_limits(values(report), limits);
+  std::vector<Limit> limits;
+  if (!budget.empty())
+    limits = io::read_budget(io::parse_json(io::read_file(budget), budget), budget, {});
+  auto drop = [](std::vector<Limit>& of, const char* words) {
+    std::erase_if(of, [&](const Limit& l) { return l.what.find(words) != std::string::npos; });
+  };
+  if (!flags.without.empty())  // constants are not chosen again: what that would give is not there
+    drop(limits, "_left_out.");
+  auto judged = [&](const std::vector<Limit>& by, bool intervals) {
+    StepsReport out =
+        judge_steps(predict_steps(t, folder, load_steps(folder), flags.without, intervals));
+    out.limits = apply_limits(values(out), by);
+    return out;
+  };
+  auto broken = [](const StepsReport& r) {
+    return std::any_of(r.limits.begin(), r.limits.end(), [](auto& l) { return l.broken; });
+  };
+  std::optional<StepsReport> of_errors;
+  if (flags.fail_fast) {  // an interval takes twice as long as the rest
+    std::vector<Limit> quick = limits;
+    drop(quick, "_left_out.");
+    drop(quick, ".coverage");
+    of_errors = judged(quick, false);
   }
+  StepsReport report =
+      of_errors && broken(*of_errors) ? std::move(*of_errors) : judged(limits, true);
   write_answer(t, flags.output,
                format == "json" ? steps_json(report).dump(1) + "\n"
                : format == "md" ? steps_markdown(report)
                                 : steps_table(report));
   tell_broken(t, report.limits);
-  if (std::any_of(report.limits.begin(), report.limits.end(), [](auto& r) { return r.broken; }))
-    throw GateFailed{};
+  if (broken(report)) throw GateFailed{};
 }
 
 // Published kernels beside what shipped profiles say of them.
@@ -328,7 +343,7 @@ void validate_command(Terminal& t, Flags flags) {
     if (on && !flags.output.html.empty())
       throw InputError{
           "--html", std::string("is of validate without ") + flag + "; that one has --format md"};
-    if (on && flags.fail_fast)
+    if (on && flags.fail_fast && !flags.steps)
       throw InputError{"--fail-fast", std::string("is of validate without ") + flag};
   }
   if (flags.collectives) return validate_collectives(t, flags);
@@ -400,7 +415,7 @@ void add_validate(Command& app, Terminal& t) {
                 "a gate that then passes guards nothing");
   c->add_flag("--fail-fast", flags->fail_fast,
               "end as soon as the gate fails whatever the Runs to come are: the answer is of those "
-              "until then");
+              "until then; with --steps, of errors, before any interval is predicted");
   c->add_flag("--collectives", flags->collectives,
               "judge the prices of NCCL's collectives instead: published tables, each predicted "
               "with what other machines' tables say");
