@@ -6,14 +6,19 @@ and the gradient that each collective waits for, in every kind of step.
 
   recorded_programs.py DDPSIM        77 = no PyTorch here
 """
+import functools
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from forked import Forks  # noqa: E402
+
 RECORDER = ROOT / "tools/python/ddpsim_record_program.py"
 
 MODEL = """
@@ -118,7 +123,7 @@ for _ in range(8):
     optimizer.step()
 """
 REFUSED = {
-    "print(1)": "neither called",
+    "one = 1": "neither called",
     "import torch.distributed as d\nd.init_process_group('nccl', world_size=3, rank=0)": (
         "world_size 3"
     ),
@@ -134,6 +139,11 @@ REFUSED = {
 failures = []
 
 
+@functools.cache
+def forks():
+    return Forks(("torch", "torch.distributed", "torchvision"))
+
+
 def expect(what, condition, why=""):
     if not condition:
         failures.append(f"{what}: {why}")
@@ -143,11 +153,8 @@ def record(folder, script, ranks=4, rank=0, steps=4):
     (folder / "train.py").write_text(script)
     out = folder / "recorded.json"
     out.unlink(missing_ok=True)
-    done = subprocess.run(
+    argv = (
         [
-            sys.executable,
-            "-W",
-            "ignore",
             str(RECORDER),
             "--ranks",
             str(ranks),
@@ -158,10 +165,10 @@ def record(folder, script, ranks=4, rank=0, steps=4):
             "--out",
             str(out),
             str(folder / "train.py"),
-        ],
-        capture_output=True,
-        text=True,
+        ]
     )
+    status, said = forks().start(argv, dict(os.environ), folder).result()
+    done = subprocess.CompletedProcess(argv, status, "", said)
     return done, json.loads(out.read_text()) if out.exists() else None
 
 

@@ -1,9 +1,9 @@
 """A device that is not there with its planted values, and the scripts that run on it."""
+import functools
 import json
 import os
 import random
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +12,9 @@ from fake_cuda import planted as plants
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[3]
+sys.path.append(str(ROOT / "tests/support"))
+from forked import Forks  # noqa: E402
+
 TOOLS = ROOT / "tools/python"
 
 # A device as slow as its tensors are small, so that it decides; one whose host decides; and one
@@ -85,6 +88,11 @@ def free_port():
         return s.getsockname()[1]
 
 
+@functools.cache
+def forks(python):
+    return Forks(("torch", "torch.distributed"), python)
+
+
 TRUTHS = {}  # what train.py said
 
 
@@ -117,22 +125,10 @@ class Machine:
         port, started = free_port(), []
         for rank in range(ranks):
             env = self.environment(rank, ranks, port, (of_rank or [self.p] * ranks)[rank])
-            started.append(
-                subprocess.Popen(
-                    [self.python, "-m", "fake_cuda", str(script), *map(str, arguments)],
-                    cwd=self.folder,
-                    env=env,
-                    text=True,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                )
-            )
-        try:
-            said = [s.communicate(timeout=600)[0] for s in started]
-        finally:
-            for s in started:
-                s.kill()
-        return max(abs(s.returncode) for s in started), "".join(said)
+            argv = ["-m", "fake_cuda", str(script), *map(str, arguments)]
+            started.append(forks(self.python).start(argv, env, self.folder))
+        done = [s.result(timeout=600) for s in started]
+        return max(abs(status) for status, _ in done), "".join(said for _, said in done)
 
     def truth(self, ranks=1, of_rank=None, **options):
         key = json.dumps([self.p, ranks, of_rank, options])
