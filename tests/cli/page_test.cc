@@ -122,7 +122,8 @@ TEST_F(Page, CountsExposedTimeByBucket) {
 }
 
 TEST_F(Page, OfValidateAndCompareHoldsTheirJson) {
-  EXPECT_EQ(data({"validate"})["validation"], answer({"validate"}));
+  const std::string some = source_path("calib/occasions");
+  EXPECT_EQ(data({"validate", "--runs", some})["validation"], answer({"validate", "--runs", some}));
   std::string predicted = file("predicted.json");
   std::string run = source_path("calib/runs/torch-fe8e143dc25d9acb-20261121T185539Z.json.gz");
   ASSERT_EQ(ddpsim({"predict", source_path("calib/runs/scenarios/fe8e143dc25d9acb.json"),
