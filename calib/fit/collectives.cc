@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include <fmt/format.h>
+
 #include "sim/analysis/compare.h"
 
 namespace ddpsim::calib {
@@ -50,8 +52,13 @@ const std::vector<Band>& bands_of(About about) {
   static const std::vector<Band> rest{Band::Small, Band::Middle};
   return about == About::Efficiency ? large : rest;
 }
-double& value_of(LinkFit& f, About about) {
-  return about == About::Efficiency ? f.efficiency : f.step_factor;
+bool is_network(const std::string& transport) {
+  return topology::kind_of(transport) == topology::LinkKind::Net;
+}
+double& value_of(LinkFit& f, About about, const std::string& transport) {
+  return about == About::Efficiency ? f.efficiency
+         : is_network(transport)    ? f.slower_us
+                                    : f.step_factor;
 }
 
 // A band of which a few rows only are about the transport has none.
@@ -126,7 +133,7 @@ int search(const std::vector<const CollectiveTable*>& tables, const std::vector<
     if (any) jury.push_back({t, std::move(judges)});
   }
   if (jury.empty()) return 0;
-  double& value = value_of(fits[transport], about);
+  double& value = value_of(fits[transport], about, transport);
   double best = value;
   double least = 1e30;
   for (double v : grid) {
@@ -198,12 +205,22 @@ Band band_of(std::int64_t bytes) {
   return bytes < kMiB ? Band::Small : bytes < 16 * kMiB ? Band::Middle : Band::Large;
 }
 
+std::string steps_text(const std::string& transport, const LinkFit& fit) {
+  return is_network(transport) ? fmt::format("{:+.1f} us", fit.slower_us)
+                               : fmt::format("x {:.2f}", fit.step_factor);
+}
+
 Profile with_fits(Profile p, const LinkFits& fits) {
   for (const auto& [name, fit] : fits) {
     auto it = p.transports.find(name);
     if (it == p.transports.end()) continue;
     TransportSection& t = it->second;
     t.step_factor *= fit.step_factor;
+    auto slower = [&](Duration d) {
+      return Duration{std::max<std::int64_t>(0, d.ps + std::llround(fit.slower_us * 1e6))};
+    };
+    t.latency = slower(t.latency);
+    if (t.ll_latency) t.ll_latency = slower(*t.ll_latency);
     t.efficiency.mid = std::min(1.0, t.efficiency.mid * fit.efficiency);
   }
   return p;
@@ -300,6 +317,9 @@ LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string
   for (int k = 0; k <= 60; ++k) shares.push_back(0.70 + 0.01 * k);
   std::vector<double> factors;
   for (int k = 0; k <= 50; ++k) factors.push_back(0.5 + 0.05 * k);
+  std::vector<double> microseconds;
+  for (int k = -20; k <= 80; ++k) microseconds.push_back(0.5 * k);
+  constexpr double kUsualStepUs = 5;  // NCCL's number of a tree's over a network, LL
   for (int round = 0; round < 2; ++round)
     for (const auto& [name, list] : of) {
       LinkFit& f = fits[name];
@@ -309,12 +329,14 @@ LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string
       f.efficiency_told = told > 0;
       std::vector<const CollectiveTable*> alike;
       for (const CollectiveTable* t : list)
-        if (topology::kind_of(name) == topology::LinkKind::Net ||
-            (generation_of(*t) == generation && nccl::nodes(*t->group) == 1))
+        if (is_network(name) || (generation_of(*t) == generation && nccl::nodes(*t->group) == 1))
           alike.push_back(t);
       f.step_tables = static_cast<int>(alike.size());
-      told = search(alike, factors, About::Steps, name, fits,
-                    [](double v) { return 0.02 * std::abs(v > 1 ? v - 1 : 1 / v - 1); });
+      told = is_network(name) ? search(alike, microseconds, About::Steps, name, fits,
+                                       [](double v) { return 0.02 * std::abs(v) / kUsualStepUs; })
+                              : search(alike, factors, About::Steps, name, fits, [](double v) {
+                                  return 0.02 * std::abs(v > 1 ? v - 1 : 1 / v - 1);
+                                });
       f.steps_told = told > 0;
     }
   forget_idle(of, fits);
@@ -487,7 +509,8 @@ void refuse_worse(const std::vector<CollectiveTable>& tables, LinkFits& fits) {
   for (About about : {About::Efficiency, About::Steps}) {
     if (whole_error(all, fits, about) <= whole_error(all, base, about)) continue;
     for (auto& [name, fit] : fits) {
-      value_of(fit, about) = 1;
+      LinkFit usual;
+      value_of(fit, about, name) = value_of(usual, about, name);
       (about == About::Efficiency ? fit.efficiency_told : fit.steps_told) = false;
     }
   }
@@ -541,8 +564,8 @@ CollectiveFit fit_collectives(const Profile& base, const std::string& name,
     if (!fit.efficiency_told && !fit.steps_told) continue;
     TransportSection& section = out.profile.transports.at(transport);
     section.basis = ours ? Evidence::Measured : Evidence::Published;
-    const char* what = fit.efficiency_told && fit.steps_told ? "step_factor and efficiency"
-                       : fit.steps_told                      ? "step_factor"
+    const char* what = fit.efficiency_told && fit.steps_told ? "steps and efficiency"
+                       : fit.steps_told                      ? "steps"
                                                              : "efficiency";
     section.source = std::string("ddpsim fit --backend nccl-tests: ") + what + " from " + from +
                      "; the rest from " + base.name + ": " + section.source;

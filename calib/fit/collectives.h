@@ -43,10 +43,12 @@ bool in_sample(const Profile& p, const CollectiveTable& t);
 // Who measured it: the cluster and the source up to its revision.
 std::string machine_of(const CollectiveSetting& s);
 
-// One latency (TransportSection::step_factor) and one efficiency for a kind of link, as factors of
-// what the profile has.
+// One latency and one efficiency for a kind of link. Inside a host a step is the GPU's work, and
+// the latency a factor of what the profile has (TransportSection::step_factor); between hosts it is
+// what this network takes more than the profile's, whatever the protocol.
 struct LinkFit {
   double step_factor = 1;
+  double slower_us = 0;  // less than 0: this network is faster; only between hosts
   double efficiency = 1;
   int tables = 0;       // that had a say in the efficiency besides the prior, which counts as one
   int step_tables = 0;  // ... in the latency
@@ -55,6 +57,8 @@ struct LinkFit {
   bool steps_told = false;
 };
 using LinkFits = std::map<std::string, LinkFit>;  // by transport
+// "x 1.40", or of a network "+6.5 us".
+std::string steps_text(const std::string& transport, const LinkFit& fit);
 
 // Sizes: below 1 MiB, up to 16 MiB, and above.
 enum class Band : std::uint8_t { Small, Middle, Large };

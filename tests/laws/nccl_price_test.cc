@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/collective/nccl.h"
+#include "sim/nccl/fabric/terms.h"
 #include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
@@ -61,8 +62,9 @@ TEST(NcclStaging, BelongsToAProxyThread) {
   EXPECT_GT(bus(eight), 0.99 * thread);
 }
 
-// A buffer of NCCL_BUFFSIZE: the default's price at 4 MiB, never less below it at large sizes, and
-// much more where a slice is shorter than a step's latency.
+// A buffer of NCCL_BUFFSIZE: the default's price at 4 MiB, never less below it at large sizes but
+// for the copy of the last chunk, which is shorter, and much more where a slice is shorter than a
+// step's latency.
 TEST(NcclBuffers, SmallerOnesAreNeverFasterForARing) {
   struct Case {
     const char* name;
@@ -82,9 +84,13 @@ TEST(NcclBuffers, SmallerOnesAreNeverFasterForARing) {
       for (std::int64_t bytes : {256 * kMiB, std::int64_t{1} << 30, std::int64_t{8} << 30}) {
         Duration normal = ring(w, op, 0, bytes).total;
         EXPECT_EQ(ring(w, op, 4 * kMiB, bytes).total, normal);
-        Duration last = ring(w, op, 16 * kMiB, bytes).total;
+        auto steps_and_bytes = [&](std::int64_t buffer) {
+          const nccl::Price p = ring(w, op, buffer, bytes);
+          return p.total - p.fill;
+        };
+        Duration last = steps_and_bytes(16 * kMiB);
         for (std::int64_t buffer = 8 * kMiB; buffer >= 16 * kKiB; buffer /= 2) {
-          Duration now = ring(w, op, buffer, bytes).total;
+          Duration now = steps_and_bytes(buffer);
           EXPECT_GE(now, last) << c.name << " x " << c.hosts << ", " << bytes << " bytes, buffer "
                                << buffer;
           last = now;
@@ -96,7 +102,7 @@ TEST(NcclBuffers, SmallerOnesAreNeverFasterForARing) {
 
 // One GPU a host, so that all hops are alike: a rank's thread block sends two slices a step, each
 // when it has the slice of the step before and is done with its own last one; the last step of a
-// loop only receives.
+// loop only receives. What it received last it copies out of the buffer.
 TEST(NcclBuffers, TheRingIsWhatItsSlicesTake) {
   World w("dgx-a100", 4, 1);
   const int n = 4;
@@ -123,7 +129,9 @@ TEST(NcclBuffers, TheRingIsWhatItsSlicesTake) {
             free += slice;
             have[s] = free + latency;
           }
-      double priced = static_cast<double>((p.total - p.base).ps);
+      EXPECT_NEAR(static_cast<double>(p.fill.ps),
+                  static_cast<double>(c.chunk) / nccl::block_rate(w.group) * 1e3, 1e3);
+      double priced = static_cast<double>((p.total - p.base - p.fill).ps);
       EXPECT_NEAR(priced, free, 1e-6 * free) << buffer << " bytes of buffer, " << loops << " loops";
     }
   }

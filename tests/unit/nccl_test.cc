@@ -11,6 +11,7 @@
 #include "calib/fit/collectives.h"
 #include "sim/collective/price.h"
 #include "sim/nccl/double_tree.h"
+#include "sim/nccl/fabric/terms.h"
 #include "sim/nccl/search.h"
 #include "tests/support/nccl.h"
 #include "tests/support/support.h"
@@ -726,6 +727,65 @@ TEST(NcclFit, OneGenerationsStepsAreNotAnothers) {
   EXPECT_NEAR(calib::fit_links(tables, "", 9).at("nvlink").step_factor, 1, 1e-9);
   EXPECT_EQ(calib::fit_links(tables, "dgx1-v100", 7).at("nvlink").step_tables, 0);
   EXPECT_NEAR(calib::fit_links(tables, "dgx1-v100", 7).at("nvlink").step_factor, 1, 1e-9);
+}
+
+// What a network takes beyond NCCL's numbers is added to each step over it, whatever runs; and a
+// fit finds it.
+TEST(NcclFit, ANetworkIsSlowerForAllAlgorithmsAlike) {
+  World s("hgx-h100", 2, 16);
+  Profile slow = s.profile;
+  TransportSection& ib = slow.transports.at("ib");
+  ib.latency = ib.latency + Duration{5'000'000};
+  ib.ll_latency = *ib.ll_latency + Duration{5'000'000};
+  auto steps = [&](Algorithm a, Protocol p, const Profile& of) {
+    Choice c = complete(s.group.system, s.group.settings, AR, a, p, kMiB);
+    return nccl::price_of(s.group, of, Level::Mid, AR, c, {kMiB}).steps.ps;
+  };
+  // Two nodes: up and down a tree of one level, or two steps of a ring.
+  for (auto [a, p] : {std::pair{T, LL}, std::pair{T, L128}, std::pair{R, L128},
+                      std::pair{Algorithm::NvlsTree, SI}})
+    EXPECT_NEAR(static_cast<double>(steps(a, p, slow) - steps(a, p, s.profile)), 10e6, 1e3)
+        << nccl::name_of(a) << "/" << nccl::name_of(p);
+  // NVLSTree takes what NCCL says of it, 25 us inside and 20.9 us between, twice.
+  EXPECT_NEAR(static_cast<double>(steps(Algorithm::NvlsTree, SI, s.profile)), 66.8e6, 1e3);
+
+  calib::CollectiveTable t;
+  t.machine = "slower";
+  t.group = nccl::OwnedGroup(s.group);
+  t.profile = s.profile;
+  t.profile.host.launch = {};
+  for (std::int64_t bytes = 1024; bytes < 16 * kMiB; bytes *= 2) {
+    calib::CollectiveRow r;
+    r.bytes = bytes;
+    r.choice = *choose(*t.group, AR, bytes);
+    r.measured = nccl::price_of(*t.group, slow, Level::Mid, AR, r.choice, {bytes}).total;
+    t.rows.push_back(r);
+  }
+  std::vector<calib::CollectiveTable> tables;
+  tables.push_back(std::move(t));
+  calib::LinkFits fits = calib::fit_links(tables, "", 9);
+  EXPECT_NEAR(fits.at("ib").slower_us, 5, 1e-9);
+  EXPECT_EQ(calib::steps_text("ib", fits.at("ib")), "+5.0 us");
+  EXPECT_NEAR(fits.at("nvlink").step_factor, 1, 1e-9);
+}
+
+// NICs read GPUs' memory without thread blocks: a tree loses nothing to them on PCIe either.
+TEST(NcclPrice, PcieBesideNvlinkIsTheNetworks) {
+  World s("hgx-b200", 2, 16);
+  World box("pcie-box", 1, 4);
+  int pcie = 0;
+  for (topology::LinkId l = 0; l < s.fabric->links().size(); ++l)
+    if (s.fabric->links()[l].kind == topology::LinkKind::Pcie) {
+      EXPECT_TRUE(nccl::of_network(s.group, l));
+      ++pcie;
+    } else {
+      EXPECT_EQ(nccl::of_network(s.group, l), s.fabric->links()[l].kind == topology::LinkKind::Net);
+    }
+  EXPECT_GT(pcie, 0);
+  for (topology::LinkId l = 0; l < box.fabric->links().size(); ++l)
+    if (box.fabric->links()[l].kind == topology::LinkKind::Pcie) {
+      EXPECT_FALSE(nccl::of_network(box.group, l));
+    }
 }
 
 TEST(NcclPrice, FewThreadBlocksLimitNvls) {

@@ -257,6 +257,7 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r,
     io::OrderedJson fits = io::OrderedJson::object();
     for (const auto& [name, f] : t.fits)
       fits[name] = {{"step_factor", f.step_factor},
+                    {"step_slower_us", f.slower_us},
                     {"efficiency_factor", f.efficiency},
                     {"tables", f.tables},
                     {"step_tables", f.step_tables}};
@@ -331,7 +332,7 @@ std::string collectives_markdown(const calib::CollectiveReport& r,
   out += machines_markdown(machines);
   out +=
       "## The mechanism alone, table by table\n\n"
-      "Constants from datasheets and from NCCL's own tables; one latency factor and one efficiency "
+      "Constants from datasheets and from NCCL's own tables; one latency and one efficiency "
       "factor for each kind of link, fitted on the tables of *other*\n"
       "machines (leave one machine out; latencies inside a host on those of one host and of the "
       "same generation of GPUs). Median of |predicted / measured - 1| over the sizes of a band, %; "
@@ -361,14 +362,15 @@ std::string collectives_markdown(const calib::CollectiveReport& r,
   if (!lost.empty())
     out += "In which NCCL is closer:\n\n| table | band | % |\n|---|---|---:|\n" + lost + "\n";
   out +=
-      "Factors used, from other machines' tables (1 = what the profile says):\n\n| machine | link "
+      "Used, from other machines' tables (a factor of what the profile says; of a network's "
+      "step, what it takes more):\n\n| machine | link "
       "| latency of a step | tables | efficiency | tables |\n|---|---|---:|---:|---:|---:|\n";
   std::vector<std::string> seen;
   for (const calib::TableResult& t : r.tables)
     for (const auto& [name, f] : t.fits) {
       std::string line =
-          fmt::format("| {} | {} | {:.2f} | {} | {:.2f} | {} |\n", report::markdown_cell(t.machine),
-                      name, f.step_factor, f.step_tables, f.efficiency, f.tables);
+          fmt::format("| {} | {} | {} | {} | {:.2f} | {} |\n", report::markdown_cell(t.machine),
+                      name, calib::steps_text(name, f), f.step_tables, f.efficiency, f.tables);
       if (std::find(seen.begin(), seen.end(), line) != seen.end()) continue;
       seen.push_back(line);
       out += line;

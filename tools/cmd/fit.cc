@@ -234,12 +234,11 @@ void fit_nccl_tests(Terminal& t, const Flags& flags) {
       "A machine of which there is no table: ddpsim validate --collectives (each machine from the "
       "others' tables).\n";
   for (const auto& [name, link] : f.links) {
-    auto said = [&](bool told, double factor) {
-      return told ? fmt::format("x {:.2f}", factor) : std::string("not identified");
-    };
+    const std::string unknown = "not identified";
     table += fmt::format("{}: steps {}, efficiency {} of {}'s\n", name,
-                         said(link.steps_told, link.step_factor),
-                         said(link.efficiency_told, link.efficiency), base.name);
+                         link.steps_told ? calib::steps_text(name, link) : unknown,
+                         link.efficiency_told ? fmt::format("x {:.2f}", link.efficiency) : unknown,
+                         base.name);
   }
   io::OrderedJson profile = io::write_profile(f.profile, rows);
   for (const auto& [name, link] : f.links)  // predictions tell it

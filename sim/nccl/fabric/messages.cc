@@ -50,8 +50,7 @@ Flows::OfStages prepare(TaskGraph& g, const Group& group, const Profile& p, Leve
     add_stage_load(group, s, route, links);
     for (const LinkLoad& l : links) loads.add(l.link, l.per_byte);
     for (const LinkLoad& l : loads.take()) {
-      const topology::Link& link = group.fabric->links()[l.link];
-      double wire = l.per_byte * (link.kind == topology::LinkKind::Net ? t.between : t.inside);
+      double wire = l.per_byte * (of_network(group, l.link) ? t.between : t.inside);
       // Through the host's memory a byte takes more of a link's time.
       double rate = link_rate_us(group, p, level, l.link);
       double share = link_rate(group, p, level, l.link) * 1e6 / rate;

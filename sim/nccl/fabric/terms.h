@@ -28,6 +28,9 @@ struct Bottleneck {
   double us = 0;
   topology::LinkId link = 0;
 };
+// Whether NICs and proxies move what passes a link, not thread blocks: a cable between hosts, and
+// the PCIe of hosts whose GPUs reach one another by something else.
+bool of_network(const Group& g, topology::LinkId link);
 Bottleneck bottleneck(const Group& g, const Profile& p, Level level,
                       const std::vector<LinkLoad>& loads, double inside = 1, double between = 1,
                       bool copied = true);
