@@ -27,11 +27,12 @@ CABLE = 3
 TREE_SHARE = 0.92  # of what a link inside a host gives a ring
 
 # `rate`: bytes per microsecond of a NIC, each way, of which the transport reaches a share; `extra`:
-# microseconds of a step beyond NCCL's number (14, and sockets' 30). `thread`: bytes per microsecond
-# that a rank's one thread sends, and receives.
+# microseconds of a step beyond NCCL's number (14, and sockets' 30; 6.9 on machines of Hopper's age).
+# `thread`: bytes per microsecond that a rank's one thread sends, and receives.
 Net = collections.namedtuple("Net", "transport bandwidth rate extra thread")
 SOCKETS = Net("tcp", "25Gb/s", 25e3 / 8 * 0.94, 16, 2.2e3)
 INFINIBAND = Net("ib", "50Gb/s", 50e3 / 8 * 0.92, 0, math.inf)
+YOUNG_INFINIBAND = INFINIBAND._replace(extra=6.9)
 # What differs between generations: `factor`, of a step inside (NCCL's numbers are Hopper's;
 # Ampere's clock is slower); `share`, of NVLink; `block`, bytes per microsecond of a channel's
 # thread block (NCCL's limit of a tree's channel on one node).
@@ -64,9 +65,9 @@ SEVERAL = [
 ]
 # A NIC a GPU, and a channel of the search a NIC: each begins at another GPU.
 SEVERAL += [
-    Case(hosts, gpus, generation, nvlink, INFINIBAND, gpus, generation is A100, size, cable)
+    Case(hosts, gpus, generation, nvlink, net, gpus, generation is A100, size, cable)
     for hosts, gpus in ((3, 2), (4, 4), (7, 2))
-    for generation in (A100, H100)
+    for generation, net in ((A100, INFINIBAND), (H100, YOUNG_INFINIBAND))
     for nvlink in (25e3, 200e3)
     for size, cable in ((1 << 20, CABLE), (14 << 20, CABLE), (14 << 20, 1000))
 ]
