@@ -27,8 +27,8 @@ CABLE = 3
 TREE_SHARE = 0.92  # of what a link inside a host gives a ring
 
 # `rate`: bytes per microsecond of a NIC, each way, of which the transport reaches a share; `extra`:
-# microseconds of a step beyond NCCL's number (14, and sockets' 30; 6.9 on machines of Hopper's age).
-# `thread`: bytes per microsecond that a rank's one thread sends, and receives.
+# microseconds of a step beyond NCCL's number (14, and sockets' 30; InfiniBand's on machines of
+# Hopper's age). `thread`: bytes per microsecond that a rank's one thread sends, and receives.
 Net = collections.namedtuple("Net", "transport bandwidth rate extra thread")
 SOCKETS = Net("tcp", "25Gb/s", 25e3 / 8 * 0.94, 16, 2.2e3)
 INFINIBAND = Net("ib", "50Gb/s", 50e3 / 8 * 0.92, 0, math.inf)
