@@ -4,6 +4,10 @@
 
 namespace ddpsim::io {
 
+bool reads_nsys() {
+  return false;
+}
+
 std::vector<analysis::Trace> read_nsys(const std::string& path, int) {
   throw InputError{path,
                    "cannot be read: this build of ddpsim has no SQLite; install Debian's "

@@ -26,6 +26,7 @@ bool has(const std::vector<std::string>& columns, const char* name) {
 // What a range of emit_nvtx is named: "NAME, seq = 1, op_id = 2, sizes = [[64, 3], []]".
 struct RangeName {
   std::string name;
+  std::int64_t sequence = -1;
   bool shaped = false;
   std::vector<std::int64_t> shape;  // of the first input
 };
@@ -35,6 +36,9 @@ RangeName parse_range(const std::string& text) {
   for (const char* word : {", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "})
     end = std::min(end, text.find(word));
   out.name = text.substr(0, end);
+  constexpr std::string_view kSequence = ", seq = ";
+  if (std::size_t seq = text.find(kSequence, end); seq != std::string::npos)
+    std::from_chars(text.data() + seq + kSequence.size(), text.data() + text.size(), out.sequence);
   constexpr std::string_view kSizes = ", sizes = [[";
   std::size_t at = text.find(kSizes, end);
   if (at == std::string::npos) return out;
@@ -60,10 +64,10 @@ RangeName parse_range(const std::string& text) {
 std::string summed_type(const std::string& kernel) {
   if (kernel.find("Reduce") == std::string::npos) return "";
   std::string name = kernel.substr(0, kernel.find('('));
-  constexpr std::pair<const char*, const char*> kTypes[] = {
+  constexpr std::pair<const char*, const char*> kSummedTypes[] = {
       {"f32", "float"},     {"float", "float"},       {"f16", "half"},   {"half", "half"},
       {"bf16", "bfloat16"}, {"bfloat16", "bfloat16"}, {"f64", "double"}, {"double", "double"}};
-  for (auto [word, type] : kTypes) {
+  for (auto [word, type] : kSummedTypes) {
     std::string token = std::string("_") + word;
     for (std::size_t at = name.find(token); at != std::string::npos; at = name.find(token, at + 1))
       if (at + token.size() == name.size() || name[at + token.size()] == '_') return type;
@@ -173,6 +177,7 @@ class Export {
     while (rows.next()) {
       RangeName name = parse_range(rows.text(3));
       KinetoEvent e = event(rows, "cpu_op", name.name, "host", std::to_string(rows.integer(2)));
+      e.sequence = name.sequence;
       e.typed = name.shaped;
       e.shape = std::move(name.shape);
       // The export says no types; analysis asks for a gradient's.
@@ -267,6 +272,10 @@ bool computes(const analysis::Trace& trace, std::initializer_list<analysis::Trac
 }
 
 }  // namespace
+
+bool reads_nsys() {
+  return true;
+}
 
 std::vector<analysis::Trace> read_nsys(const std::string& path, int iterations) {
   if (path.ends_with(".nsys-rep") || path.ends_with(".qdrep"))

@@ -13,6 +13,8 @@ namespace ddpsim::io {
 // By its first bytes. False also where it cannot be read.
 bool is_sqlite(const std::string& path);
 
+// Whether this build has SQLite.
+bool reads_nsys();
 // One Trace of each process that trains, by device, then process; only the last `iterations`
 // iterations are kept. Throws InputError: it is no such file, it lacks tables or ranges, or this
 // build has no SQLite.

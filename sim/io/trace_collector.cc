@@ -126,6 +126,8 @@ void TraceCollector::operator()(const KinetoEvent& e) {
                                       e.category.substr(0, 40) + "); CPU, CUDA and ROCm it does"};
   if (e.name == "record_param_comms") remember(e);
   std::optional<Traced> what = kind_of(e);
+  bool numbered = e.sequence >= 0 && (e.category == "cpu_op" || e.category == "Operator");
+  if (!what && numbered && !marks_alone_) what = Traced::Operator;
   if (!what || e.duration_ps < 0) return;
   bool mark = *what == Traced::Step || *what == Traced::Optimizer;
   if (marks_alone_ && !mark) return;
@@ -138,7 +140,8 @@ void TraceCollector::operator()(const KinetoEvent& e) {
   if (event.begin >= to_ || event.end < from_) return;
   event.what = *what;
   event.thread = number(threads_, e.process + "/" + e.thread);
-  event.correlation = e.correlation;
+  bool of_autograd = *what == Traced::Operator || *what == Traced::Node;
+  event.correlation = of_autograd ? e.sequence : e.correlation;
   if (*what == Traced::Optimizer) event.detail = named(optimizer_in(e.name));
   if (*what == Traced::Accumulated && e.typed) event.detail = gradient(e);
   if (*what == Traced::Collective || *what == Traced::DeviceCollective) event.detail = message(e);

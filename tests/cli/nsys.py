@@ -45,8 +45,36 @@ class Asker:
         check(len(done.stderr.strip().splitlines()) == 1, f"{args}: no sentence: {done.stderr}")
 
 
+def numbered(document):
+    """The fixtures have no numbers of autograd: one for each node before a gradient, and an operator
+    of forward that made it, evenly over forward."""
+    events = sorted(document["traceEvents"], key=lambda e: (e["ts"], -e["dur"]))
+    kind = "autograd::engine::evaluate_function: "
+    forward = node = None
+    open_nodes, made = [], []
+    for e in events:
+        if e["name"].startswith("DistributedDataParallel.forward"):
+            forward, open_nodes = e, []
+        elif e["name"] == kind + "torch::autograd::AccumulateGrad":
+            if node is not None and "Sequence number" not in node["args"]:
+                node["args"]["Sequence number"] = len(made) + len(open_nodes)
+                open_nodes.append(node)
+        elif e["name"].startswith(kind):
+            node = e
+        elif e["name"].startswith("Optimizer.step") and forward is not None:
+            for k, n in enumerate(reversed(open_nodes)):
+                made.append({
+                    "ph": "X", "cat": "cpu_op", "name": "aten::op", "pid": forward["pid"],
+                    "tid": forward["tid"], "dur": 1,
+                    "ts": forward["ts"] + forward["dur"] * k / len(open_nodes),
+                    "args": {"Sequence number": n["args"]["Sequence number"]}})  # fmt: skip
+            forward = None
+    document["traceEvents"] += made
+
+
 def export(folder, name, older=False, registered=False):
     document = events_of(ROOT / "tests" / "data" / "kineto" / f"{name}.json.gz")
+    numbered(document)
     path = folder / f"{name}.sqlite"
     made = Export(path, older)
     made.session(document["deviceProperties"][0]["name"], BEGAN_NS[name])
@@ -75,9 +103,15 @@ def as_kineto(ask, folder):
         a, b = json.loads(made.read_text()), json.loads(wanted.read_text())
         for key in ("device", "tensors", "arrival", "optimizer", "precision"):
             check(a[key] == b[key], f"{name}: {key} of the workload differs")
+        layers = [w["times"]["layers"] for w in (a, b)]
+        check(len(layers[0]) == 107, f"{name}: {len(layers[0])} layers")
+        for x, y in zip(*layers):
+            check(x["name"] == y["name"] and x["tensors"] == y["tensors"], f"{name}: {x}, not {y}")
+            for key in ("forward_ps", "host_forward_ps"):
+                check(abs(x[key] - y[key]) < 4_000, f"{name}: {x}, not {y}")
         steps = [
             ask.answer("predict", "--workload", w, "--cluster", cluster, "--ranks", 8,
-                       "--format", "json")["summary"]["step_ps"]
+                       "--plan", "fsdp", "--format", "json")["summary"]["step_ps"]
             for w in (made, wanted)
         ]  # fmt: skip
         check(abs(steps[0] / steps[1] - 1) < 1e-4, f"{name}: predicted {steps}")
@@ -175,7 +209,8 @@ def refusals(ask, folder):
     ask.refused("--model", "import", "nsys", path, "--workload", folder / "w.json")
     # Rows that no export has.
     changed(path, at, "UPDATE NVTX_EVENTS SET globalTid = 'x', text = zeroblob(9) "
-            "WHERE rowid % 7 = 0; UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 9e18, end = 9.1e18 WHERE rowid % 5 = 0")
+            "WHERE rowid % 7 = 0; UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 9e18, end = 9.1e18 "
+            "WHERE rowid % 5 = 0")  # fmt: skip
     done = ask.run("import", "nsys", at, "--model", "resnet50")
     check(done.returncode in (0, 2), f"damaged rows end it with {done.returncode}: {done.stderr}")
 

@@ -100,7 +100,9 @@ class Export:
                 shapes = args.get("Input Dims")
                 if name.startswith("nccl:") and around and e["ts"] < around[0]:
                     shapes = [[around[1]["In msg nelems"]]]
-                text = f"{name}, op_id = {self.base.total_changes}"
+                number = args.get("Sequence number", -1)
+                text = name if number < 0 else f"{name}, seq = {number}"
+                text += f", op_id = {self.base.total_changes}"
                 if shapes:
                     text += ", sizes = [" + ", ".join(str(s) for s in shapes) + "]"
                 as_string = registered and not self.older
