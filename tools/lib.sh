@@ -7,10 +7,13 @@
 # shellcheck disable=SC2034  # used by the scripts that source this file
 ddpsim_build_packages=(g++ cmake ninja-build libboost-graph-dev nlohmann-json3-dev libfmt-dev libcli11-dev libpugixml-dev zlib1g-dev)
 # shellcheck disable=SC2034
-ddpsim_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libgloo-dev clang clang-format python3)
+ddpsim_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libgloo-dev clang clang-format python3 python3-protobuf)
 # PyTorch takes the BLAS that is installed; without OpenBLAS it is the reference one, which is slow.
 # shellcheck disable=SC2034
 ddpsim_capture_packages=(python3-torch python3-torchvision libopenblas0-pthread)
+# For `ddpsim import nsys`; everything else works without it.
+# shellcheck disable=SC2034
+ddpsim_sqlite_packages=(libsqlite3-dev)
 # For sweeps on many machines; everything else works without it.
 # shellcheck disable=SC2034
 ddpsim_mpi_packages=(libopenmpi-dev openmpi-bin)

@@ -132,7 +132,7 @@ std::string schedule_mismatch(const Run& predicted, const Table& p, const Run& m
       return op + " was measured in " + std::to_string(b->steps.size()) + " of " +
              std::to_string(m.steps) + " recorded steps";
     // A profiler's trace names no tensors, and not always bytes.
-    bool traced = measured.origin.backend == "kineto";
+    bool traced = measured.origin.backend == "kineto" || measured.origin.backend == "nsys";
     bool silent = traced && b->first->bytes == 0;
     if ((!silent && a.first->bytes != b->first->bytes) ||
         (!traced && a.first->tensors.size() != b->first->tensors.size()))

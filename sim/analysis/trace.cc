@@ -57,6 +57,7 @@ struct Arrivals {
   std::vector<TimePoint> at;             // the gradient is there
   std::vector<TimePoint> done;           // its hooks have run
   std::vector<std::uint32_t> gradients;  // as TracedStep
+  std::vector<std::int64_t> nodes;       // the same
   std::int64_t undefined = 0;
 };
 
@@ -64,10 +65,14 @@ Arrivals arrivals_of(const Trace& trace, TimePoint from, TimePoint to) {
   Arrivals out;
   std::map<std::uint32_t, const TraceEvent*> open;  // by thread: Accumulate without its inside
   std::vector<std::pair<const TraceEvent*, const TraceEvent*>> pairs;
+  std::map<std::uint32_t, std::int64_t> number;  // by thread: of the last node
+  std::vector<std::int64_t> numbers;
   for (const TraceEvent& e : trace.events) {
     if (!within(e, from, to)) continue;
+    if (e.what == Traced::Node) number[e.thread] = e.correlation;
     if (e.what == Traced::Accumulate) {
       pairs.emplace_back(&e, nullptr);
+      numbers.push_back(number.try_emplace(e.thread, -1).first->second);
       open[e.thread] = &e;
     } else if (e.what == Traced::Accumulated) {
       auto o = open.find(e.thread);
@@ -80,7 +85,8 @@ Arrivals arrivals_of(const Trace& trace, TimePoint from, TimePoint to) {
       o->second = nullptr;
     }
   }
-  for (auto [outer, inner] : pairs) {
+  for (std::size_t k = 0; k < pairs.size(); ++k) {
+    auto [outer, inner] = pairs[k];
     std::uint32_t gradient = inner ? inner->detail : kNothing;
     if (gradient != kNothing && trace.gradients[gradient].undefined) {
       ++out.undefined;
@@ -89,6 +95,7 @@ Arrivals arrivals_of(const Trace& trace, TimePoint from, TimePoint to) {
     out.at.push_back(inner ? std::min(inner->end, outer->end) : outer->end);
     out.done.push_back(outer->end);
     out.gradients.push_back(gradient);
+    out.nodes.push_back(numbers[k]);
   }
   return out;
 }
@@ -188,6 +195,7 @@ std::optional<TracedStep> traced_step(const Trace& trace, const Iteration& itera
 
   Arrivals arrivals = arrivals_of(trace, begin, end);
   step.gradients = arrivals.gradients;
+  step.nodes = arrivals.nodes;
   step.undefined = arrivals.undefined;
   std::vector<Duration> hooks(arrivals.at.size());
   std::vector<Duration> ready(arrivals.at.size());

@@ -20,6 +20,7 @@ enum class Traced : std::uint8_t {
   Wrapper,          // DistributedDataParallel.forward
   Sharded,          // an annotation of FSDP
   Input,            // enumerate(DataLoader)
+  Operator,         // of forward: what has a number of autograd's
   Node,             // autograd evaluates a node
   Accumulate,       // the same of a parameter's AccumulateGrad, with the hooks that follow it
   Accumulated,      // AccumulateGrad itself
@@ -38,7 +39,8 @@ struct TraceEvent {
   Traced what = Traced::Node;
   std::uint32_t thread = 0;         // of the host, or a stream; numbered as they were met
   std::uint32_t detail = kNothing;  // index into names, gradients or messages, by `what`
-  std::int64_t correlation = -1;    // of a launch and of what it launched; -1 = none
+  std::int64_t correlation = -1;    // of a launch and of what it launched; of an operator or a
+                                    // node, autograd's sequence number; -1 = none
 };
 
 // Of Accumulated: what record_shapes=True says of the gradient.
@@ -93,6 +95,7 @@ struct TracedStep {
   Iteration iteration;
   StepTimes times;                       // ready: one per arrival
   std::vector<std::uint32_t> gradients;  // of each arrival, index into Trace::gradients or kNothing
+  std::vector<std::int64_t> nodes;       // of each arrival, the sequence number of the node before
   std::int64_t undefined = 0;            // parameters for which no gradient arrived
   Duration hooks;                        // of DDP, during backward
   Duration exposed;  // neither computation nor hooks: waiting for communication and copying back

@@ -1,7 +1,7 @@
-// The tensors of an imported Workload. With a model: its own, joined by the shapes that the trace
-// recorded, or else by the order in which gradients arrive. Without: one for each gradient, of the
-// shape that was recorded, registered in the reverse order of arrival (which decides the buckets of
-// the first step alone; steady ones are formed by arrival).
+// The tensors and layers of an imported Workload. With a model: its own, joined by the shapes that
+// the trace recorded, or else by the order in which gradients arrive. Without: one for each
+// gradient, of the shape that was recorded, registered in the reverse order of arrival (which
+// decides the buckets of the first step alone; steady ones are formed by arrival).
 #include "sim/analysis/traced_workload.h"
 
 #include <algorithm>
@@ -124,6 +124,57 @@ void read_optimizer(const TracedStep& step, const Workload* model, ImportedWorkl
                         "SGD");
 }
 
+// "h.0.attn" of "h.0.attn.weight"
+std::string owner_of(const std::string& tensor) {
+  std::size_t point = tensor.find_last_of('.');
+  return point == std::string::npos ? tensor : tensor.substr(0, point);
+}
+
+// How much of their names two modules share, in whole parts.
+std::size_t alike(const std::string& a, const std::string& b) {
+  std::size_t parts = 0;
+  for (std::size_t k = 0;; ++k) {
+    bool end_a = k == a.size() || a[k] == '.';
+    bool end_b = k == b.size() || b[k] == '.';
+    if (end_a != end_b || (!end_a && a[k] != b[k])) return parts;
+    if (end_a) ++parts;
+    if (k == a.size() || k == b.size()) return parts;
+  }
+}
+
+void find_layers(const Trace& trace, const TracedStep& step, bool named, ImportedWorkload& out) {
+  const Workload& w = out.workload;
+  std::vector<std::string> modules;
+  for (TensorIndex t : w.arrival) modules.push_back(named ? owner_of(w.tensors[t].name) : "");
+  std::vector<bool> has(w.tensors.size());
+  for (TracedLayer& l : layers_of(trace, step, modules)) {
+    ImportedWorkload::Layer layer;
+    for (std::size_t k : l.arrivals) {
+      layer.tensors.push_back(w.arrival[k]);
+      has[w.arrival[k]] = true;
+    }
+    layer.time = std::move(l);
+    out.layers.push_back(std::move(layer));
+  }
+  if (out.layers.empty()) {
+    out.notes.push_back(
+        "layers are not known: its operators have no sequence numbers of autograd, which PyTorch's "
+        "Kineto and emit_nvtx record; plans that shard by layer (--plan fsdp) need them");
+    return;
+  }
+  // Without a gradient nothing tells where it is used: beside what is named most alike.
+  for (TensorIndex t = 0; t < has.size(); ++t) {
+    if (has[t]) continue;
+    std::string owner = owner_of(w.tensors[t].name);
+    auto nearest =
+        std::max_element(out.layers.begin(), out.layers.end(), [&](const auto& a, const auto& b) {
+          return alike(a.time.name, owner) < alike(b.time.name, owner);
+        });
+    nearest->tensors.push_back(t);
+  }
+  for (ImportedWorkload::Layer& l : out.layers) std::sort(l.tensors.begin(), l.tensors.end());
+}
+
 }  // namespace
 
 std::int64_t reduced_elements(const Trace& trace, const TracedStep& step) {
@@ -186,6 +237,7 @@ ImportedWorkload workload_of(const Trace& trace, const ImportSetting& setting,
                 : setting.model            ? setting.model->precision
                                            : Precision::Fp32;
   w.times = step.times;
+  find_layers(trace, step, setting.model != nullptr, out);
   if (step.undefined > 0)
     out.notes.push_back(std::to_string(step.undefined) +
                         " parameters received no gradient, and are left out");

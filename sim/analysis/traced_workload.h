@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/analysis/trace.h"
+#include "sim/analysis/traced_layers.h"
 #include "sim/model/workload.h"
 
 namespace ddpsim::analysis {
@@ -18,7 +19,12 @@ struct ImportSetting {
 };
 
 struct ImportedWorkload {
-  Workload workload;
+  Workload workload;  // without layers
+  struct Layer {
+    TracedLayer time;
+    std::vector<TensorIndex> tensors;
+  };
+  std::vector<Layer> layers;      // of the workload; empty: only the whole is known
   std::vector<TracedStep> steps;  // those of the trace
   std::size_t median = 0;         // the one that it is made of
   std::vector<std::string> notes;

@@ -164,6 +164,8 @@ class Handler {
     if (inside == 2) {
       if (name == "correlation")
         event_.correlation = whole(number, -1);
+      else if (name == "Sequence number")
+        event_.sequence = whole(number, -1);
       else if (name == "Collective name")
         event_.collective = text;
       else if (name == "In msg nelems")

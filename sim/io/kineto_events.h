@@ -21,6 +21,7 @@ struct KinetoEvent {
   std::int64_t begin_ps = 0;   // and what is left
   std::int64_t duration_ps = -1;
   std::int64_t correlation = -1;
+  std::int64_t sequence = -1;  // autograd's
   std::string collective;
   std::int64_t in_elements = -1;
   std::int64_t out_elements = -1;

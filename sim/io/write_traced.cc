@@ -73,6 +73,13 @@ OrderedJson write_workload(const analysis::ImportedWorkload& imported, const ana
     t["host_optimizer_ps"] = w.times.host->optimizer.ps;
     t["host_ready_ps"] = numbers(w.times.host->ready);
   }
+  if (!imported.layers.empty()) t["layers"] = OrderedJson::array();
+  for (const auto& [time, tensors] : imported.layers) {
+    OrderedJson layer = {
+        {"name", time.name}, {"tensors", tensors}, {"forward_ps", time.forward.ps}};
+    if (w.times.host) layer["host_forward_ps"] = time.host_forward.ps;
+    t["layers"].push_back(std::move(layer));
+  }
   std::map<std::string, std::vector<Duration>> raw;
   for (const analysis::TracedStep& s : imported.steps) {
     raw["forward"].push_back(s.times.forward);

@@ -63,10 +63,12 @@ Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
   if (!gpus) return {"/plan/system", "zero is modelled on GPUs, over NCCL"};
   if (z.stage < 1 || z.stage > 3) return {"/plan/stage", "1, 2 or 3"};
   if (z.stage == 3 && w.layers.empty())
-    return {"/plan/stage",
-            "stage 3 gathers weights module by module, and this capture knows forward only as a "
-            "whole: capture it again (tools/python/ddpsim_capture.py notes when each layer "
-            "begins), or use a described workload (ddpsim list workloads)"};
+    return {
+        "/plan/stage",
+        "stage 3 gathers weights module by module, and this capture knows forward only as a "
+        "whole: capture it again (tools/python/ddpsim_capture.py notes when each layer begins, and "
+        "ddpsim import kineto, of a trace with sequence numbers), or use a described workload "
+        "(ddpsim list workloads)"};
   if (!p.unused_parameters.empty())
     return {"/plan/unused_parameters",
             "parameters without a gradient are modelled for pytorch_ddp and averaging only"};
@@ -174,7 +176,8 @@ Problem check_megatron(const Plan& p, const Workload& w, bool gpus) {
     return {"/plan/overlap_param_gather",
             "gathers weights before the layers that need them, and this capture knows forward only "
             "as a whole: capture it again (tools/python/ddpsim_capture.py notes when each layer "
-            "begins), or use a described workload (ddpsim list workloads)"};
+            "begins, and ddpsim import kineto, of a trace with sequence numbers), or use a "
+            "described workload (ddpsim list workloads)"};
   if (m.bucket_size < 0 || m.bucket_size > std::int64_t{1} << 40)
     return {"/plan/bucket_size", "elements, at most 2^40; 0 = max(40e6, 1e6 a rank)"};
   if (m.num_buckets < 0 || m.num_buckets > w.elements())
@@ -266,8 +269,10 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
           "/plan/system",
           name +
               " gathers weights layer by layer, and this capture knows forward only as a whole: "
-              "capture it again (tools/python/ddpsim_capture.py notes when each layer begins), or "
-              "use a described workload (ddpsim list workloads)"};
+              "capture it again (tools/python/ddpsim_capture.py notes when each layer begins, and "
+              "ddpsim "
+              "import kineto, of a trace with sequence numbers), or use a described workload "
+              "(ddpsim list workloads)"};
     if (!p.unused_parameters.empty())
       return {"/plan/unused_parameters",
               "parameters without a gradient are modelled for pytorch_ddp and averaging only"};

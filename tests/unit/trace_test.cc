@@ -149,6 +149,78 @@ TEST(Trace, WhatDdpAddsIsLeftOut) {
   EXPECT_FALSE(validate(w.workload)) << validate(w.workload).message;
 }
 
+// Two layers whose numbers are 7 and 9; operators of a number before the one that makes its node,
+// and operators within one another.
+Written numbered(bool gpu) {
+  Written w;
+  auto number = [](int n) { return "\"Sequence number\":" + std::to_string(n); };
+  for (int k = 0; k < 3; ++k) {
+    double t = 1000.0 * k;
+    w.op("aten::linear", t + 20, 90, number(7));
+    w.op("aten::t", t + 25, 5, number(7));
+    w.op("aten::add_", t + 120, 5, number(9));  // makes nothing
+    w.op("aten::batch_norm", t + 130, 60, number(9));
+    w.op("aten::native_batch_norm", t + 140, 40, number(9));
+    w.op("aten::sum", t + 200, 20, number(10));
+    w.op("autograd::engine::evaluate_function: BatchNormBackward0", t + 300, 50, number(9));
+    w.gradient(t + 350, 5, "16");
+    w.gradient(t + 360, 5, "16");
+    w.op("autograd::engine::evaluate_function: TBackward0", t + 400, 50, number(7));
+    w.gradient(t + 450, 5, "4, 16");
+    w.mark("Optimizer.step#SGD.step", t + 800, 200);
+    if (!gpu) continue;
+    w.kernel(t + 30, t + 40, 200);   // until 240: of the first layer
+    w.kernel(t + 150, t + 240, 30);  // until 270: of the second
+    w.kernel(t + 210, t + 270, 40);  // until 310
+    w.kernel(t + 320, t + 320, 400);
+    w.kernel(t + 900, t + 900, 90);  // until 990
+  }
+  return w;
+}
+
+TEST(Trace, NumbersOfAutogradSayWhichLayerIsWhere) {
+  Folder f;
+  Workload model;
+  model.tensors = {{"norm.weight", {16}, DType::Float32},
+                   {"norm.bias", {16}, DType::Float32},
+                   {"norm.frozen", {3}, DType::Float32},
+                   {"fc.weight", {4, 16}, DType::Float32}};
+  model.arrival = {0, 1, 3};
+  Trace t = read(f, numbered(false));
+  analysis::ImportedWorkload w = analysis::workload_of(t, {.name = "w", .model = &model}, "");
+  ASSERT_EQ(w.layers.size(), 2u);
+  EXPECT_EQ(w.layers[0].time.name, "fc");
+  EXPECT_EQ(w.layers[0].tensors, (std::vector<TensorIndex>{3}));
+  EXPECT_EQ(w.layers[0].time.forward, us(110));
+  EXPECT_EQ(w.layers[1].time.name, "norm");
+  EXPECT_EQ(w.layers[1].tensors, (std::vector<TensorIndex>{0, 1, 2}));
+  EXPECT_EQ(w.layers[1].time.forward, us(170));
+  // Without names, what one operator uses is a layer.
+  w = analysis::workload_of(t, {.name = "w"}, "");
+  ASSERT_EQ(w.layers.size(), 2u);
+  EXPECT_EQ(w.layers[1].time.name, "layer.1");
+  EXPECT_EQ(w.layers[1].tensors.size(), 2u);
+
+  t = read(f, numbered(true));
+  w = analysis::workload_of(t, {.name = "w", .model = &model}, "");
+  ASSERT_EQ(w.layers.size(), 2u);
+  // The device was idle from 990 of the iteration before, and until 40.
+  EXPECT_EQ(w.layers[0].time.forward, us(200 + 40 + 10 - 10));
+  EXPECT_EQ(w.layers[1].time.forward, us(70));
+  EXPECT_EQ(w.layers[0].time.host_forward, us(110));
+  EXPECT_EQ(w.layers[1].time.host_forward, us(170));
+
+  // One operator without its number, and nothing is said.
+  std::string text = numbered(false).text();
+  for (std::size_t at; (at = text.find("\"Sequence number\":7")) != std::string::npos;)
+    text.replace(at, 19, "\"Sequence number\":77");
+  text.replace(text.rfind("number\":77"), 11, "number\":78");
+  t = io::read_kineto(f.write("t.json", text), 1);
+  w = analysis::workload_of(t, {.name = "w", .model = &model}, "");
+  EXPECT_TRUE(w.layers.empty());
+  EXPECT_NE(w.notes.back().find("--plan fsdp"), std::string::npos);
+}
+
 TEST(Trace, WithoutStepsOfAProfilerTheOptimizerSaysWhereOneEnds) {
   Folder f;
   Written w;

@@ -3,10 +3,12 @@
 #include <thread>
 
 #include <fmt/format.h>
+#include <glob.h>
 #include <unistd.h>
 
 #include "calib/cuda/cuda.h"
 #include "calib/testbed.h"
+#include "sim/io/nsys.h"
 #include "sim/report/text.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
@@ -44,6 +46,20 @@ std::string first_line(const std::string& path) {
   } catch (const InputError&) {
     return {};
   }
+}
+
+// Debian's PyTorch calls the BLAS that its alternatives name: the file behind libblas.so.3; "" =
+// there is none.
+std::string blas_of_debian() {
+  ::glob_t found{};
+  std::string out;
+  if (::glob("/usr/lib/*-linux-gnu/libblas.so.3", 0, nullptr, &found) == 0 && found.gl_pathc > 0) {
+    char* real = ::realpath(found.gl_pathv[0], nullptr);
+    if (real) out = real;
+    std::free(real);
+  }
+  ::globfree(&found);
+  return out;
 }
 
 std::vector<Finding> examine(const Terminal& t) {
@@ -90,6 +106,20 @@ std::vector<Finding> examine(const Terminal& t) {
                       "and ddpsim run --backend torch can train it on shaped hosts"
            : "Debian's python3-torch is not installed: ddpsim describe and capture need an "
              "interpreter that has PyTorch (--python)"});
+  std::string blas = torch ? blas_of_debian() : "";
+  if (!blas.empty()) {
+    bool reference = blas.find("/blas/libblas") != std::string::npos;
+    out.push_back({"fast blas", !reference,
+                   reference ? "PyTorch multiplies matrices with the reference BLAS (" + blas +
+                                   "), many times slower than OpenBLAS: captures made here are of "
+                                   "that (Debian: apt-get install libopenblas0-pthread)"
+                             : blas});
+  }
+  out.push_back({"nsight exports", io::reads_nsys(),
+                 io::reads_nsys()
+                     ? "ddpsim import nsys and explain read Nsight Systems' SQLite exports"
+                     : "this binary was built without libsqlite3: ddpsim import nsys reads nothing "
+                       "(Debian: libsqlite3-dev, then build again)"});
   std::string why = calib::privilege_problem();
   out.push_back({"hosts", why.empty(),
                  why.empty()

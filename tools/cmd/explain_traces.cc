@@ -8,6 +8,7 @@
 #include "sim/analysis/traced_workload.h"
 #include "sim/io/byte_stream.h"
 #include "sim/io/kineto.h"
+#include "sim/io/nsys.h"
 #include "sim/io/write_traced.h"
 #include "sim/report/text.h"
 #include "sim/units/text.h"
@@ -33,8 +34,9 @@ struct Elsewhere {
   Duration exposed;
 };
 
+// `remedy`: how to record traces of whole steps.
 Elsewhere elsewhere(const Terminal& t, const analysis::TracedRanks& job,
-                    const QuestionFlags& question) {
+                    const QuestionFlags& question, const std::string& remedy) {
   analysis::ImportSetting setting;
   setting.name = "traced";
   std::optional<Workload> model;
@@ -46,7 +48,7 @@ Elsewhere elsewhere(const Terminal& t, const analysis::TracedRanks& job,
   const analysis::RankTrace& first = job.ranks.front();
   analysis::ImportedWorkload made;
   try {
-    made = analysis::workload_of(first.trace, setting, io::kineto_remedy());
+    made = analysis::workload_of(first.trace, setting, remedy);
   } catch (const InputError& e) {
     throw InputError{"--cluster " + question.cluster,
                      "asks for a prediction, and " + e.where + ": " + e.what +
@@ -208,6 +210,7 @@ io::OrderedJson document(const analysis::TracedRanks& job, const TraceExplanatio
 
 bool is_trace(const std::string& path) {
   constexpr std::size_t kLooked = 1 << 20;
+  if (io::is_sqlite(path)) return true;
   try {
     io::ByteStream stream(path);
     std::string head;
@@ -251,7 +254,9 @@ void explain_traces(Terminal& t, const std::vector<std::string>& files,
         "the job has {} ranks, and {} of them {} here: who was late is told of these alone", world,
         job.ranks.size(), job.ranks.size() == 1 ? "is" : "are"));
   std::optional<Elsewhere> other;
-  if (!question.cluster.empty()) other = elsewhere(t, job, question);
+  if (!question.cluster.empty())
+    other = elsewhere(t, job, question,
+                      io::is_sqlite(files.front()) ? io::nsys_remedy() : io::kineto_remedy());
   write_answer(
       t, output,
       output.format == "json"

@@ -1,6 +1,7 @@
 // ddpsim export: what ddpsim found, in the files of other programs.
 #include "sim/report/nccl_tuner.h"
 #include "tools/cmd/collectives.h"
+#include "tools/cmd/export_chakra.h"
 #include "tools/cmd/flags.h"
 
 namespace ddpsim::cli {
@@ -87,6 +88,7 @@ void add_export(Command& app, Terminal& t) {
   add_nccl_flags(*c, f->nccl);
   add_output_flags(*c, f->output, {"csv"});
   c->callback([&t, f] { export_tuner(t, *f); });
+  add_export_chakra(*group, t);
 }
 
 }  // namespace ddpsim::cli

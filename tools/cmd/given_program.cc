@@ -6,6 +6,9 @@
 
 #include "sim/io/program_file.h"
 #include "sim/predict/given_program.h"
+#include "sim/predict/lowered.h"
+#include "sim/predict/roofline.h"
+#include "sim/strategy/input.h"
 #include "tools/cmd/documents.h"
 #include "tools/cmd/flags.h"
 
@@ -154,6 +157,19 @@ void check_period(const Asked& asked) {
     throw InputError{asked.program->file + "#/steps",
                      "its steady step takes no time: the last operation of a step is its end, and "
                      "here it waits for nothing that takes any"};
+}
+
+Program lowered_program(const Loaded& l) {
+  if (l.program) return l.program->program;
+  StepTimes times =
+      predict::step_times(l.workload, l.profile, Level::Mid, predict::gathered_in(l.scenario.plan));
+  Program p = predict::lowered(l.question(), times);
+  if (l.scenario.input) strategy::feed(p, predict::batch_times(l.question()));
+  if (!p.coordination) return p;
+  p = predict::steady_step(l.question(), Level::Mid, l.options).program;
+  p.coordination.reset();
+  p.warmup.clear();
+  return p;
 }
 
 ProgramSize size_of(const Program& p, const Profile& profile) {

@@ -28,6 +28,9 @@ void check_given_program(const QuestionFlags& flags, const Asked& asked);
 // Throws InputError where its steady step takes no time. REQUIRES: what check_given_program() and
 // size_of() say is in bounds.
 void check_period(const Asked& asked);
+// The question's Program: the given one, or what its plan lowers to. Where a step decides what is
+// reduced together, one that was played.
+Program lowered_program(const Loaded& l);
 // Of the longest of its steps: seconds of computation, bytes and number of its collectives.
 struct ProgramSize {
   double seconds = 0;

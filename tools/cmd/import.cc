@@ -10,7 +10,8 @@
 #include "sim/units/text.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
-#include "tools/cmd/import_kineto.h"
+#include "tools/cmd/import_chakra.h"
+#include "tools/cmd/import_traces.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -262,14 +263,15 @@ void add_run_of(Command& import, Terminal& t) {
 
 void add_import(Command& app, Terminal& t) {
   Command* c = app.add_subcommand("import",
-                                  "Make ddpsim's files of what nccl-tests measured, NCCL found "
-                                  "and PyTorch's profiler recorded");
+                                  "Make ddpsim's files of what nccl-tests measured, NCCL found, "
+                                  "and PyTorch's profiler, Nsight Systems or Chakra recorded");
   c->require_subcommand();
   add_tests(*c, t);
   add_topo(*c, t);
   add_graph(*c, t);
   add_run_of(*c, t);
-  add_import_kineto(*c, t);
+  add_import_traces(*c, t);
+  add_import_chakra(*c, t);
 }
 
 }  // namespace ddpsim::cli

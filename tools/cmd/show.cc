@@ -4,13 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "sim/predict/lowered.h"
-#include "sim/predict/roofline.h"
 #include "sim/report/run_text.h"
 #include "sim/report/text.h"
-#include "sim/strategy/input.h"
 #include "sim/strategy/systems.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/given_program.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -51,19 +49,6 @@ std::string workload_text(const Workload& w) {
   if (!captured) return out + row("layers", std::to_string(w.layers.size()));
   return out + row("step", "forward " + ms(w.times.forward) + ", backward " + ms(w.times.backward) +
                                ", optimizer " + ms(w.times.optimizer));
-}
-
-// Where a step decides what is reduced together, one that was played.
-Program program_of(const Loaded& l) {
-  StepTimes times =
-      predict::step_times(l.workload, l.profile, Level::Mid, predict::gathered_in(l.scenario.plan));
-  Program p = predict::lowered(l.question(), times);
-  if (l.scenario.input) strategy::feed(p, predict::batch_times(l.question()));
-  if (!p.coordination) return p;
-  p = predict::steady_step(l.question(), Level::Mid, l.options).program;
-  p.coordination.reset();
-  p.warmup.clear();
-  return p;
 }
 
 constexpr std::size_t kOpColumn = 12;
@@ -228,7 +213,7 @@ void show(Terminal& t, const Flags& f) {
   }
   if (what == "program" || what == "buckets") {
     Loaded l = load(t, f.question);
-    Program p = program_of(l);
+    Program p = lowered_program(l);
     if (what == "buckets") return write_answer(t, f.output, buckets_text(p, f.output.format));
     std::string text = f.output.format == "json"
                            ? io::write_program(p, l.workload, l.scenario.ranks).dump(1) + "\n"

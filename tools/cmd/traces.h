@@ -1,4 +1,5 @@
-// Traces of PyTorch's profiler, for the commands that read them: import kineto, explain.
+// Traces of PyTorch's profiler and of Nsight Systems, for the commands that read them: import,
+// explain.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 namespace ddpsim::cli {
 
 inline constexpr int kDefaultIterations = 20;
-// One of each rank. Throws InputError.
+// One of each rank; an export of Nsight Systems may hold several. Throws InputError.
 analysis::TracedRanks load_traces(const std::vector<std::string>& files, int iterations);
 
 }  // namespace ddpsim::cli

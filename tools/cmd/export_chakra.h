@@ -1,10 +1,10 @@
-// ddpsim import kineto TRACES.
+// ddpsim export chakra.
 #pragma once
 
 #include "tools/cmd/command.h"
 
 namespace ddpsim::cli {
 
-void add_import_kineto(Command& import, Terminal& t);
+void add_export_chakra(Command& group, Terminal& t);
 
 }  // namespace ddpsim::cli

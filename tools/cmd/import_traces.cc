@@ -1,12 +1,14 @@
-// ddpsim import kineto TRACES: what PyTorch's profiler recorded, as a captured workload and a
-// measured Run.
-#include "tools/cmd/import_kineto.h"
+// ddpsim import kineto TRACES, ddpsim import nsys FILES: what PyTorch's profiler or Nsight Systems
+// recorded, as a captured workload and a measured Run.
+#include "tools/cmd/import_traces.h"
 
 #include <ostream>
 
 #include <fmt/format.h>
 
+#include "sim/io/byte_stream.h"
 #include "sim/io/kineto.h"
+#include "sim/io/nsys.h"
 #include "sim/io/write_traced.h"
 #include "sim/model/version.h"
 #include "sim/report/text.h"
@@ -18,7 +20,19 @@
 namespace ddpsim::cli {
 namespace {
 
+// Whose traces.
+struct Profiler {
+  const char* name;  // of the command
+  const char* recorded;
+  std::string (*remedy)();
+};
+constexpr Profiler kKineto{"kineto", "PyTorch, recorded by its profiler, which disturbs",
+                           io::kineto_remedy};
+constexpr Profiler kNsys{"nsys", "PyTorch, recorded by Nsight Systems, which disturbs",
+                         io::nsys_remedy};
+
 struct Flags {
+  Profiler profiler = kKineto;
   std::vector<std::string> files;
   std::string workload;
   std::string run;
@@ -120,7 +134,21 @@ std::string text_of(const io::OrderedJson& j) {
   return j.dump(1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n";
 }
 
-void import_kineto(Terminal& t, const Flags& f) {
+// Each command reads its own files.
+void check_files(const Flags& f) {
+  for (const std::string& file : f.files) {
+    io::ByteStream there(file);  // or it throws
+    bool sqlite = io::is_sqlite(file) || file.ends_with(".nsys-rep");
+    if (sqlite && f.profiler.name == std::string(kKineto.name))
+      throw InputError{file, "is of Nsight Systems: ddpsim import nsys reads its SQLite exports"};
+    if (!sqlite && f.profiler.name == std::string(kNsys.name))
+      throw InputError{file,
+                       "is no SQLite file: ddpsim import nsys reads what nsys export --type sqlite "
+                       "makes of a report; traces of PyTorch's profiler: ddpsim import kineto"};
+  }
+}
+
+void import_traces(Terminal& t, const Flags& f) {
   if (!f.workload.empty()) io::check_place(f.workload);
   if (!f.run.empty()) io::check_place(f.run);
   analysis::ImportSetting setting;
@@ -133,6 +161,7 @@ void import_kineto(Terminal& t, const Flags& f) {
     model = io::read_workload(model_document, file);
     setting.model = &*model;
   }
+  check_files(f);
   analysis::TracedRanks job = load_traces(f.files, f.iterations);
   const analysis::RankTrace& from = chosen(job, f.rank);
   setting.name = !f.name.empty()       ? f.name
@@ -145,7 +174,7 @@ void import_kineto(Terminal& t, const Flags& f) {
   std::optional<analysis::ImportedWorkload> made;
   std::vector<std::string> notes = job.notes;
   try {
-    made = analysis::workload_of(from.trace, setting, io::kineto_remedy());
+    made = analysis::workload_of(from.trace, setting, f.profiler.remedy());
   } catch (const InputError& e) {
     if (!f.workload.empty() || !f.model.empty()) throw;
     notes.push_back("no workload can be made of it: " + e.what);
@@ -155,8 +184,12 @@ void import_kineto(Terminal& t, const Flags& f) {
         "the ranks' clocks are put together by the ends of their collectives, which differ by {}",
         to_string(job.offset_bound)));
   if (made) notes.insert(notes.end(), made->notes.begin(), made->notes.end());
+  if (made && !setting.model && f.profiler.name == std::string(kNsys.name))
+    notes.push_back(
+        "ranges of NVTX have shapes and no types: gradients are taken for float32 (--model FILE "
+        "says them)");
   if (made && !f.workload.empty()) {
-    io::OrderedJson source = {{"tool", "ddpsim import kineto"},
+    io::OrderedJson source = {{"tool", std::string("ddpsim import ") + f.profiler.name},
                               {"files", io::OrderedJson::array()}};
     for (const analysis::RankTrace& r : job.ranks)
       source["files"].push_back(r.trace.file.substr(r.trace.file.find_last_of('/') + 1));
@@ -173,16 +206,16 @@ void import_kineto(Terminal& t, const Flags& f) {
     if (made)
       for (TensorIndex i : made->workload.arrival) names.push_back(made->workload.tensors[i].name);
     Run run = analysis::run_of(job, names);
-    run.key = fmt::format("kineto/{}/n{}", setting.name, job.ranks.size());
+    run.key = fmt::format("{}/{}/n{}", f.profiler.name, setting.name, job.ranks.size());
     run.origin.version = kVersion;
     run.origin.argv = {"ddpsim"};
     run.origin.argv.insert(run.origin.argv.end(), t.arguments.begin(), t.arguments.end());
-    run.origin.backend = "kineto";
+    run.origin.backend = f.profiler.name;
     run.origin.hosts = "machines";
     run.origin.compute = "real";
     run.origin.cpu = from.trace.gpu.empty() ? setting.device : "";
     run.origin.gpu = from.trace.gpu;
-    run.origin.software = "PyTorch, recorded by its profiler, which disturbs";
+    run.origin.software = f.profiler.recorded;
     io::name_kinds(run, job);
     std::string text = text_of(io::write_traced_run(run, job));
     io::read_run(io::parse_json(text, "import"), "import");
@@ -204,32 +237,49 @@ void import_kineto(Terminal& t, const Flags& f) {
 
 analysis::TracedRanks load_traces(const std::vector<std::string>& files, int iterations) {
   std::vector<analysis::Trace> traces;
-  for (const std::string& file : files) traces.push_back(io::read_kineto(file, iterations));
+  for (const std::string& file : files) {
+    if (io::is_sqlite(file) || file.ends_with(".nsys-rep")) {
+      for (analysis::Trace& trace : io::read_nsys(file, iterations))
+        traces.push_back(std::move(trace));
+    } else {
+      traces.push_back(io::read_kineto(file, iterations));
+    }
+  }
   return analysis::beside_one_another(std::move(traces));
 }
 
-void add_import_kineto(Command& import, Terminal& t) {
-  auto f = std::make_shared<Flags>();
-  Command* c = import.add_subcommand(
-      "kineto", "Traces of PyTorch's profiler, one of each rank, as a workload and a measured Run");
-  c->add_option("traces", f->files, "what export_chrome_trace wrote, gzip or not; any length")
-      ->required();
-  c->add_option("--workload", f->workload, "file to write: the step as a captured workload");
-  c->add_option("--run", f->run, "file to write: the steps, with spans, as a measured Run");
-  c->add_option("--model", f->model,
-                "whose parameters were trained: a workload (ddpsim list workloads), or a file that "
-                "ddpsim describe wrote; needed where the trace has no shapes");
-  c->add_option("--rank", f->rank, "whose step becomes the workload; default: the first");
-  c->add_option("--batch", f->batch, "samples of a step on one rank; default: the model's, or 1")
-      ->range(1, 1'000'000);
-  c->add_option("--precision", f->precision,
-                "fp32, tf32, bf16 or fp16; default: of the gradients, or the model's");
-  c->add_option("--name", f->name, "name of the workload; default: that of its file");
-  c->add_option("--device", f->device, "name of the CPU, which a trace does not say");
-  c->add_option("--iterations", f->iterations, "last iterations that are read (default 20)")
-      ->range(1, 10'000);
-  add_output_flags(*c, f->output, {"table", "json"});
-  c->callback([&t, f] { import_kineto(t, *f); });
+void add_import_traces(Command& import, Terminal& t) {
+  for (const Profiler& profiler : {kKineto, kNsys}) {
+    auto f = std::make_shared<Flags>();
+    f->profiler = profiler;
+    bool nsys = profiler.name == std::string(kNsys.name);
+    Command* c = import.add_subcommand(
+        profiler.name,
+        nsys ? "SQLite exports of Nsight Systems, of one or several ranks, as a workload and a "
+               "measured Run"
+             : "Traces of PyTorch's profiler, one of each rank, as a workload and a measured Run");
+    c->add_option("traces", f->files,
+                  nsys ? "what nsys export --type sqlite wrote; of each process that trains a rank"
+                       : "what export_chrome_trace wrote, gzip or not; any length")
+        ->required();
+    c->add_option("--workload", f->workload, "file to write: the step as a captured workload");
+    c->add_option("--run", f->run, "file to write: the steps, with spans, as a measured Run");
+    c->add_option(
+        "--model", f->model,
+        "whose parameters were trained: a workload (ddpsim list workloads), or a file that "
+        "ddpsim describe wrote; needed where the trace has no shapes");
+    c->add_option("--rank", f->rank, "whose step becomes the workload; default: the first");
+    c->add_option("--batch", f->batch, "samples of a step on one rank; default: the model's, or 1")
+        ->range(1, 1'000'000);
+    c->add_option("--precision", f->precision,
+                  "fp32, tf32, bf16 or fp16; default: of the gradients, or the model's");
+    c->add_option("--name", f->name, "name of the workload; default: that of its file");
+    if (!nsys) c->add_option("--device", f->device, "name of the CPU, which a trace does not say");
+    c->add_option("--iterations", f->iterations, "last iterations that are read (default 20)")
+        ->range(1, 10'000);
+    add_output_flags(*c, f->output, {"table", "json"});
+    c->callback([&t, f] { import_traces(t, *f); });
+  }
 }
 
 }  // namespace ddpsim::cli
