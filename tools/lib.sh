@@ -10,9 +10,9 @@ ddpsim_build_packages=(g++ cmake ninja-build libboost-graph-dev nlohmann-json3-d
 ddpsim_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libgloo-dev clang clang-format python3)
 # shellcheck disable=SC2034
 ddpsim_capture_packages=(python3-torch python3-torchvision)
-# For sweeps on many machines; everything else works without it.
+# For sweeps on many machines, and `ddpsim run --backend mpi`; everything else works without it.
 # shellcheck disable=SC2034
-ddpsim_mpi_packages=(libopenmpi-dev openmpi-bin)
+ddpsim_mpi_packages=(libopenmpi-dev openmpi-bin python3-mpi4py)
 # For `ddpsim topology draw --format svg`; everything else works without it.
 # shellcheck disable=SC2034
 ddpsim_picture_packages=(graphviz)
