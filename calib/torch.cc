@@ -15,27 +15,12 @@
 
 #include "calib/memory_file.h"
 #include "calib/origin.h"
+#include "calib/script_log.h"
 #include "calib/stage.h"
 #include "sim/io/codecs.h"
 
 namespace ddpsim::calib {
 namespace {
-
-std::string last_line(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  auto at = text.rfind('\n');
-  return at == std::string::npos ? text : text.substr(at + 1);
-}
-
-// The script's own sentence, of the first rank that has one.
-std::string said(const MemoryFile& log) {
-  std::string text = log.text();
-  const std::string mark = "ddpsim_record: ";
-  auto at = text.find(mark);
-  if (at == std::string::npos) return last_line(text);
-  at += mark.size();
-  return text.substr(at, text.find('\n', at) - at);
-}
 
 std::string free_port() {
   int s = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -103,7 +88,7 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts,
     };
     stage = run_stage(cluster, hosts, ranks, loopback, options.timeout_s, *rendezvous, play);
   } catch (const std::runtime_error& e) {
-    std::string why = said(log);
+    std::string why = said(log.text(), "ddpsim_record: ");
     throw std::runtime_error(why.empty() ? e.what() : why);
   }
   Run run = io::read_run(io::parse_json(answer.text(), "ddpsim_record.py"), "ddpsim_record.py");

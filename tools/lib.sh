@@ -14,9 +14,9 @@ ddpsim_capture_packages=(python3-torch python3-torchvision libopenblas0-pthread)
 # For `ddpsim import nsys`; everything else works without it.
 # shellcheck disable=SC2034
 ddpsim_sqlite_packages=(libsqlite3-dev)
-# For sweeps on many machines; everything else works without it.
+# For sweeps on many machines, and `ddpsim run --backend mpi`; everything else works without it.
 # shellcheck disable=SC2034
-ddpsim_mpi_packages=(libopenmpi-dev openmpi-bin)
+ddpsim_mpi_packages=(libopenmpi-dev openmpi-bin python3-mpi4py)
 # For `ddpsim topology draw --format svg`; everything else works without it.
 # shellcheck disable=SC2034
 ddpsim_picture_packages=(graphviz)

@@ -106,10 +106,39 @@ void fit_knots(const std::vector<Point>& points, Profile& profile, TransportSect
         {octave, octave * 2 > top ? 1.0 : std::round(analysis::median(factors) * 1e5) / 1e5});
 }
 
+// Open MPI: what messages above the eager limit wait for their receivers, by bisection on the price
+// of the all-reduces whose largest message is one of at most four times the limit. It and the
+// efficiency are of one another: a few rounds of both.
+void fit_rendezvous(const std::vector<Point>& points, Profile& profile, TransportSection& t) {
+  std::vector<double> found;
+  for (const Point& p : points) {
+    const std::int64_t message =
+        collective::all_reduce(communicator(p), profile, Level::Mid, {p.bytes}).chunk;
+    const std::int64_t eager = collective::OpenMpi{}.eager;
+    if (message <= eager + 1 || message > 4 * eager) continue;
+    double low = 0;
+    double high = 1e11;
+    for (int i = 0; i < 50; ++i) {
+      t.rendezvous = {static_cast<std::int64_t>((low + high) / 2)};
+      (priced(p, profile) > p.ps ? high : low) = (low + high) / 2;
+    }
+    found.push_back(low);
+  }
+  t.rendezvous = {found.empty() ? 0 : static_cast<std::int64_t>(analysis::median(found))};
+}
+
 void fit_network(const std::vector<Point>& points, Profile& profile) {
   TransportSection& t = profile.transports.at(transport_of(points.front()));
   t.knots.clear();
   fit_message_cost(points, t);
+  if (points.front().backend == Backend::Mpi) {
+    t.rendezvous = {};
+    for (int i = 0; i < 4; ++i) {
+      fit_efficiency(points, profile, t);
+      fit_rendezvous(points, profile, t);
+    }
+    return;
+  }
   if (points.front().backend == Backend::Gloo) return fit_slope(points, profile, t);
   fit_efficiency(points, profile, t);
   fit_knots(points, profile, t);

@@ -17,7 +17,7 @@ namespace ddpsim::calib {
 struct FitCollectives {
   const Run* run = nullptr;
   const topology::Fabric* fabric = nullptr;
-  Backend backend = Backend::Tcp;  // Gloo: of PyTorch's collectives, and of DDP's own work
+  Backend backend = Backend::Tcp;  // Gloo: of PyTorch's collectives, and of DDP's own work; Mpi
 };
 // An executed step of the fit set, and its question (under any profile).
 struct FitStep {

@@ -1,5 +1,6 @@
 // latency = T / (2 (n - 1)), of a ring's steps one after another; Gloo: T / (4 (n - 1)), two
-// messages in flight, each a go-ahead and a payload (sim/MODEL.md 4.2 with nothing on the wire).
+// messages in flight, each a go-ahead and a payload (sim/MODEL.md 4.2 with nothing on the wire);
+// Open MPI: the rounds of the algorithm that it runs.
 // Where more ranks than cores share a machine, messages take the cores in turn: message_core = that
 // cores / n.
 #include "calib/fit/message_cost.h"
@@ -38,10 +39,24 @@ struct Readings {
   std::vector<double> core;  // where they take turns: message_core
 };
 
+double steps_of(const Point& p) {
+  if (p.backend == Backend::Gloo) return 4.0 * (p.ranks - 1);
+  if (p.backend != Backend::Mpi) return 2.0 * (p.ranks - 1);
+  collective::Layout layout;
+  layout.ranks = p.ranks;
+  const collective::MpiAllReduce runs =
+      collective::all_reduce_that_runs({}, p.ranks, p.bytes, element_size(DType::Float32));
+  double steps = 0;
+  for (const collective::Round& r :
+       collective::make_rounds(algorithm_of(runs), Operation::AllReduce, layout).rounds)
+    steps += r.times;
+  return steps;
+}
+
 Readings readings_of(const std::vector<Point>& points) {
   Readings out;
   for (const Point& p : smallest(points)) {
-    double step = p.ps / ((p.backend == Backend::Gloo ? 4.0 : 2.0) * (p.ranks - 1));
+    double step = p.ps / steps_of(p);
     if (crowded(p))
       out.core.push_back(step * p.fabric->cluster().emulated_on_cores / p.ranks);
     else

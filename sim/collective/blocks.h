@@ -47,6 +47,18 @@ BlockRounds direct(Operation o, int n);
 BlockRounds binomial_tree(Operation o, int n);
 // Gloo's broadcast: round k are all messages of those who are k steps from the root.
 BlockRounds binomial_tree_at_once(int n);
+// Open MPI's: open_mpi_steps.cc. tree_broadcast: Chain, BinaryTree or Knomial; scatter_all_gather:
+// a broadcast, n a power of two.
+BlockRounds basic_linear(Operation o, int n);
+BlockRounds nonoverlapping(int n);
+BlockRounds rabenseifner(int n);
+BlockRounds tree_broadcast(Algorithm a, int n);
+BlockRounds scatter_all_gather(int n);
+// Halving over numbers 0 .. p-1 at positions `at`, p a power of two and as many blocks: each keeps
+// the half that its bit names and sends the other, the nearest number first or the farthest. And
+// the same backwards: what was sent comes back, summed or whole.
+std::vector<BlockRound> halve(const std::vector<int>& at, bool nearest_first);
+void gather(const std::vector<BlockRound>& halves, std::vector<BlockRound>& rounds);
 // Gloo's group sizes (gloo/allreduce.cc, bcube): the factors 2 of n, then what is left. 12 -> 2, 2,
 // 3.
 std::vector<int> bcube_groups(int n);

@@ -149,6 +149,30 @@ Pattern make_pattern(const Communicator& c, Algorithm a, Operation o) {
   return route_rounds(c, a, o, make_rounds(a, o, c.layout));
 }
 
+int mpi_pattern(MpiAllReduce a) {
+  return kMpiPatterns + static_cast<int>(a) - 1;
+}
+int mpi_broadcast_pattern(Algorithm a) {
+  auto at = std::find(kMpiBroadcasts.begin(), kMpiBroadcasts.end(), a);
+  return kMpiPatterns + kMpiAllReduces + static_cast<int>(at - kMpiBroadcasts.begin());
+}
+
+namespace {
+
+void add_mpi_patterns(Communicator& c) {
+  for (int id = 1; id <= kMpiAllReduces; ++id)
+    c.patterns.push_back(
+        make_pattern(c, algorithm_of(static_cast<MpiAllReduce>(id)), Operation::AllReduce));
+  for (Algorithm a : kMpiBroadcasts) {
+    // A power of two has it: others get the tree that takes its place.
+    const bool has = performs(a, Operation::Broadcast, c.ranks());
+    c.patterns.push_back(make_pattern(c, has ? a : Algorithm::BinomialTree, Operation::Broadcast));
+    c.patterns.back().moved = c.ranks();
+  }
+}
+
+}  // namespace
+
 Communicator make_communicator(const topology::Fabric& f, std::vector<int> devices, Backend backend,
                                Algorithm algorithm) {
   Communicator c;
@@ -190,6 +214,7 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
     p.moved = n;
     return p;
   };
+  if (backend == Backend::Mpi) algorithm = Algorithm::Rabenseifner;
   c.patterns.push_back(algorithm == Algorithm::Ring
                            ? along_ring(Operation::AllReduce)
                            : make_pattern(c, algorithm, Operation::AllReduce));
@@ -198,6 +223,7 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
                                           rounds_of(binomial_tree_at_once(c.ranks())))
                            : make_pattern(c, Algorithm::BinomialTree, Operation::Broadcast));
   c.patterns[kBroadcast].moved = n;  // counted as a round of everybody
+  if (backend == Backend::Mpi) add_mpi_patterns(c);
   if (backend == Backend::Tcp) {
     for (Operation half : {Operation::ReduceScatter, Operation::AllGather})
       c.patterns.push_back(along_ring(half));

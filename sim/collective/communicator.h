@@ -2,9 +2,11 @@
 // each hop costs.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
+#include "sim/collective/open_mpi.h"
 #include "sim/collective/round.h"
 #include "sim/model/plan.h"
 #include "sim/nccl/fabric/nccl.h"
@@ -82,6 +84,7 @@ struct Communicator {
   int all_to_all = 0;
   nccl::P2pOperation messages;
   Backend backend = Backend::Nccl;
+  OpenMpi mpi;  // of backend mpi
   // Of a job's Program::groups, in their order (make_joint).
   std::vector<Communicator> groups;
   // Of groups that were joined: each of them by itself; empty = this one stands for all.
@@ -104,6 +107,14 @@ inline constexpr int kBroadcast = 1;
 inline constexpr int kReduceScatter = 2;
 inline constexpr int kAllGather = 3;
 inline constexpr int kReduce = 4;
+// Backend mpi: every all-reduce by its own number, and every broadcast (kMpiBroadcasts) after them;
+// kAllReduce and kBroadcast are Rabenseifner's and the binomial tree again.
+inline constexpr int kMpiPatterns = 2;
+inline constexpr std::array kMpiBroadcasts{Algorithm::BinomialTree, Algorithm::BasicLinear,
+                                           Algorithm::Chain,        Algorithm::BinaryTree,
+                                           Algorithm::Knomial,      Algorithm::ScatterAllGather};
+int mpi_pattern(MpiAllReduce a);
+int mpi_broadcast_pattern(Algorithm a);
 // NCCL's other all-reduces, where `nccl` is set, in the order of nccl::Pipeline: bytes on a link
 // per byte of the operation.
 inline constexpr int kNcclPatterns = 2;

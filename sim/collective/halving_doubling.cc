@@ -7,14 +7,9 @@
 #include "sim/collective/blocks.h"
 
 namespace ddpsim::collective {
-namespace {
-
-// Halving over numbers 0 .. p-1: each keeps the half that its bit names and sends the other.
-// Returns the rounds; `ranges` gets what each keeps.
-std::vector<BlockRound> halve(const std::vector<int>& at, bool nearest_first,
-                              std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
+std::vector<BlockRound> halve(const std::vector<int>& at, bool nearest_first) {
   auto p = static_cast<int>(at.size());
-  ranges.assign(at.size(), {0, p});
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges(at.size(), {0, p});  // what each keeps
   std::vector<BlockRound> out;
   for (int done = 1; done < p; done *= 2) {
     int distance = nearest_first ? done : p / (2 * done);
@@ -36,7 +31,6 @@ std::vector<BlockRound> halve(const std::vector<int>& at, bool nearest_first,
   return out;
 }
 
-// The same backwards: what was sent then comes back, summed or whole.
 void gather(const std::vector<BlockRound>& halves, std::vector<BlockRound>& rounds) {
   for (auto h = halves.rbegin(); h != halves.rend(); ++h) {
     BlockRound round;
@@ -45,13 +39,10 @@ void gather(const std::vector<BlockRound>& halves, std::vector<BlockRound>& roun
   }
 }
 
-}  // namespace
-
 BlockRounds halving_doubling(Operation o, int n) {
   Fold f = fold(n, power_below(n));
   BlockRounds b{n, power_below(n), {}};
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
-  std::vector<BlockRound> halves = halve(f.stays, o == Operation::AllReduce, ranges);
+  std::vector<BlockRound> halves = halve(f.stays, o == Operation::AllReduce);
   if (!f.in.empty()) b.rounds.push_back({f.in, true});
   if (o != Operation::AllGather) b.rounds.insert(b.rounds.end(), halves.begin(), halves.end());
   if (o != Operation::ReduceScatter) gather(halves, b.rounds);

@@ -299,7 +299,7 @@ std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c,
                                             const SegmentPath& path) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   if (c.backend == Backend::Nccl) return nccl_rings(g, c, p, price, 2, flow, arrive);
-  bool ring = c.patterns[kAllReduce].algorithm == Algorithm::Ring;
+  const bool ring = c.patterns[kAllReduce].algorithm == Algorithm::Ring;
   if (c.backend == Backend::Gloo && ring)
     return gloo_all_reduce(g, c, p, price, size, flow, arrive, cores, turn);
   return add_schedule_messages(g, c, p, price, size, flow, arrive, cores, turn, path);
@@ -318,6 +318,8 @@ std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, 
                                            int root, const TakeTurn& turn) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   if (c.backend == Backend::Nccl) return nccl_broadcast(g, c, p, price, size, flow, arrive);
+  if (c.backend == Backend::Mpi)
+    return add_schedule_messages(g, c, p, price, size, flow, arrive, {}, {}, path, root);
   if (c.backend == Backend::Gloo) return gloo_broadcast(g, c, p, size, flow, arrive, root, turn);
   return tcp_broadcast(g, c, p, size, flow, arrive, path, root);
 }

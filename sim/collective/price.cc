@@ -101,6 +101,7 @@ Price price(const Communicator& c, const Profile& p, Level level, Operation oper
 Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
   if (c.nccl) return nccl_collective(c, p, level, Operation::AllReduce, size);
   if (c.backend == Backend::Nccl) return nccl_ring_all_reduce(c, p, level, size);
+  if (c.backend == Backend::Mpi) return mpi_all_reduce(c, p, level, size, type);
   if (c.patterns[kAllReduce].algorithm != Algorithm::Ring)
     return schedule_price(c, p, level, kAllReduce, size, type);
   return c.backend == Backend::Gloo ? gloo_ring_all_reduce(c, p, level, size, type)

@@ -100,6 +100,11 @@ Price tcp_ring(const Communicator& c, const Profile& p, Level level, int pattern
 Price schedule_price(const Communicator& c, const Profile& p, Level level, int pattern, Bytes size,
                      DType type = DType::Float32);
 
+// Open MPI's, by the algorithm that it runs for so many bytes (open_mpi.h). A message above the
+// eager limit waits for its receiver: the transport's rendezvous more. sim/MODEL.md 4.9.
+Price mpi_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type);
+Price mpi_broadcast(const Communicator& c, const Profile& p, Level level, Bytes size);
+
 // Bytes of a piece of a pipelined pattern, before it is evened out; and how many pieces a lane has.
 inline constexpr std::int64_t kPieceBytes = 128 * 1024;
 std::int64_t pieces_of(const Pattern& pattern, std::int64_t bytes);

@@ -30,6 +30,11 @@ Duration path_latency(const Communicator& c, const Profile& p, int passes = 2);
 // Of the transport of the ring's slowest hop.
 const std::vector<Knot>& slowest_knots(const Communicator& c, const Profile& p);
 
+// Backend mpi: what a message of so many bytes over one of these hops waits for its receiver; none
+// within the eager limit.
+Duration rendezvous(const Communicator& c, const Profile& p, const std::vector<Hop>& hops,
+                    double message);
+
 // Duration of a price's phases with the links to themselves; `per_byte`: bottleneck().
 Duration alone(const Price& price, double per_byte);
 

@@ -129,6 +129,7 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
   Phase phase;
   auto s = static_cast<double>(size.count);
   if (c.backend == Backend::Nccl) return nccl_broadcast(c, p, level, s);
+  if (c.backend == Backend::Mpi) return mpi_broadcast(c, p, level, size);
   price.pattern = kBroadcast;
   price.algorithm = "tree";
   price.chunk = size.count;

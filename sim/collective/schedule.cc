@@ -27,6 +27,18 @@ BlockRounds blocks_of(Algorithm a, Operation o, int n) {
       return bcube(n);
     case Algorithm::Direct:
       return direct(o, n);
+    case Algorithm::BasicLinear:
+      return basic_linear(o, n);
+    case Algorithm::NonOverlapping:
+      return nonoverlapping(n);
+    case Algorithm::Rabenseifner:
+      return rabenseifner(n);
+    case Algorithm::Chain:
+    case Algorithm::BinaryTree:
+    case Algorithm::Knomial:
+      return tree_broadcast(a, n);
+    case Algorithm::ScatterAllGather:
+      return scatter_all_gather(n);
     default:
       return binomial_tree(o, n);
   }
@@ -78,6 +90,17 @@ bool performs(Algorithm a, Operation o, int ranks) {
       return !rooted;
     case Algorithm::BinomialTree:
       return rooted;
+    case Algorithm::BasicLinear:
+      return o == Operation::AllReduce || o == Operation::Broadcast;
+    case Algorithm::NonOverlapping:
+    case Algorithm::Rabenseifner:
+      return o == Operation::AllReduce;
+    case Algorithm::Chain:
+    case Algorithm::BinaryTree:
+    case Algorithm::Knomial:
+      return o == Operation::Broadcast;
+    case Algorithm::ScatterAllGather:
+      return o == Operation::Broadcast && (ranks & (ranks - 1)) == 0;
     default:
       return false;
   }

@@ -14,6 +14,8 @@
 //   with
 //                another round leaves what does not fit in its kernel with the sender
 //   gloo         when the receiver's go-ahead has come
+//   mpi          within the eager limit as tcp's; else when both have come, and after the
+//   rendezvous
 #include <algorithm>
 #include <map>
 
@@ -253,6 +255,7 @@ class ScheduleMessages {
 
   bool waits_for_receiver(const Connection& x, const Message& m) const {
     if (c_.backend == Backend::Gloo) return true;
+    if (c_.backend == Backend::Mpi) return m.count > c_.mpi.eager;
     return !ring_ && !x.segments && m.count > x.section->send_buffer.count;
   }
   double factor_of(const Connection& x, std::int64_t bytes) const {
@@ -261,11 +264,12 @@ class ScheduleMessages {
 
   TaskId send_at_once(Connection& x, const Message& m, TaskId at, TaskId receiver) {
     Duration latency = x.latency;
+    if (c_.backend == Backend::Mpi && m.count > c_.mpi.eager) latency += x.section->rendezvous;
     if (cores_.message && x.section->message_core.ps > 0) {
       CoreTasks core = cores_.message(x.section->message_core);
       g_.add_edge(at, core.due);
       at = core.done;
-      latency = x.section->latency + x.wire - x.section->message_core;
+      latency += x.section->latency + x.wire - x.section->message_core - x.latency;
     }
     if (x.segments) {
       TaskId start = after(g_, latency, {at});
@@ -402,7 +406,7 @@ std::vector<TaskId> add_schedule_messages(TaskGraph& g, const Communicator& c, c
                                           const TakeTurn& turn, const SegmentPath& path, int root) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   ScheduleMessages messages(g, c, p, price, size, flow, cores, turn, path, root);
-  if (c.backend != Backend::Gloo) return messages.add(arrive);
+  if (c.backend == Backend::Tcp) return messages.add(arrive);
   return messages.add(launched(g, launch_time(c, p), arrive));
 }
 

@@ -1,4 +1,4 @@
-// Step lists on backends tcp and gloo, S bytes.
+// Step lists on backends tcp, gloo and mpi, S bytes.
 //   ring (tcp)     2(n-1) steps of S/n, of one pass n-1: 4.6
 //   any other      T = Σ over rounds of times * (a + r + S * max load/rate)     a: the slowest
 //                  hop's latency (gloo: twice, for the go-ahead);
@@ -23,6 +23,7 @@ double round_time(const Communicator& c, const Profile& p, Level level, DType ty
   Duration gap;
   for (const Hop& h : round.hops) gap = std::max(gap, step_latency(c, p, h, round.messages));
   if (c.backend == Backend::Gloo) gap = gap * 2;
+  gap += rendezvous(c, p, round.hops, round.message * bytes);
   if (round.summed > 0)
     gap += sum_time(c, p, type, round.summed * bytes, round.summed_by_all * bytes);
   double stretch = correction(slowest_knots(c, p), round.message * bytes);
@@ -30,6 +31,14 @@ double round_time(const Communicator& c, const Profile& p, Level level, DType ty
 }
 
 }  // namespace
+
+Duration rendezvous(const Communicator& c, const Profile& p, const std::vector<Hop>& hops,
+                    double message) {
+  Duration most;
+  if (c.backend != Backend::Mpi || message <= static_cast<double>(c.mpi.eager)) return most;
+  for (const Hop& h : hops) most = std::max(most, section(c, p, h).rendezvous);
+  return most;
+}
 
 std::int64_t pieces_of(const Pattern& pattern, std::int64_t bytes) {
   if (!pattern.pipelined) return 1;
@@ -50,7 +59,8 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
   double time = 0;
   double rounds = 0;
   double largest = 0;
-  Duration launch = c.backend == Backend::Gloo ? launch_time(c, p) : Duration{};
+  bool own_launch = c.backend == Backend::Gloo || c.backend == Backend::Mpi;
+  Duration launch = own_launch ? launch_time(c, p) : Duration{};
   for (std::size_t k = 0; k < pattern.rounds.size(); ++k) {
     const Pattern::Round& r = pattern.rounds[k];
     double lasts = r.times * round_time(c, p, level, type, r, r.load, bytes);
@@ -83,6 +93,19 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
     for (Phase& phase : price.phases) phase.weight = std::min(1.0, largest * bytes / kMiB);
   price.alone = alone(price, pattern.by_round ? 0 : bottleneck(c, p, level, pattern.load));
   return price;
+}
+
+Price mpi_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
+  if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
+  const MpiAllReduce runs = all_reduce_that_runs(c.mpi, c.ranks(), size.count, element_size(type));
+  Price price = schedule_price(c, p, level, mpi_pattern(runs), size, type);
+  price.algorithm = name_of(runs);
+  return price;
+}
+
+Price mpi_broadcast(const Communicator& c, const Profile& p, Level level, Bytes size) {
+  return schedule_price(c, p, level, mpi_broadcast_pattern(fixed_broadcast(c.ranks(), size.count)),
+                        size);
 }
 
 Price tcp_ring(const Communicator& c, const Profile& p, Level level, int pattern, Bytes size,

@@ -84,10 +84,11 @@ bool is_other_system(const std::string& name) {
 }
 
 // What every system has.
-constexpr const char* kSharedKeys[] = {"system",         "backend",     "accumulation_steps",
-                                       "gloo_threads",   "tcp_streams", "algorithm",
-                                       "gloo_algorithm", "pytorch",     "nccl",
-                                       "environment",    "set_to_none", "unused_parameters"};
+constexpr const char* kSharedKeys[] = {"system",           "backend",     "accumulation_steps",
+                                       "gloo_threads",     "tcp_streams", "algorithm",
+                                       "gloo_algorithm",   "pytorch",     "nccl",
+                                       "open_mpi",         "environment", "set_to_none",
+                                       "unused_parameters"};
 
 // The shared keys, then the knobs of each system.
 std::vector<const char*> plan_keys() {
@@ -230,7 +231,7 @@ Plan read_plan(const Reader& r) {
   Plan p;
   if (r.has("system")) p.system = read_system(r.at("system"));
   if (r.has("backend"))
-    p.backend = static_cast<Backend>(r.at("backend").choice({"nccl", "gloo", "tcp"}));
+    p.backend = static_cast<Backend>(r.at("backend").choice({"nccl", "gloo", "tcp", "mpi"}));
   if (r.has("accumulation_steps"))
     p.accumulation_steps = r.at("accumulation_steps").small(-1, INT32_MAX);
   if (r.has("gloo_threads")) p.gloo_threads = r.at("gloo_threads").small(-1, INT32_MAX);
@@ -248,6 +249,11 @@ Plan read_plan(const Reader& r) {
     if (r.at("nccl").json().is_number())
       r.at("nccl").fail("a version is text in quotes, for example \"2.26\"");
     p.nccl = r.at("nccl").text();
+  }
+  if (r.has("open_mpi")) {
+    if (r.at("open_mpi").json().is_number())
+      r.at("open_mpi").fail("a version is text in quotes, for example \"4.1\"");
+    p.open_mpi = r.at("open_mpi").text();
   }
   if (r.has("environment"))
     for (const auto& [name, value] : r.at("environment").members()) {
@@ -380,6 +386,7 @@ bool names_variable(const std::string& name) {
   if (std::any_of(name.begin(), name.end(), is_upper) &&
       std::none_of(name.begin(), name.end(), is_lower))
     return true;
+  if (name.starts_with("OMPI_MCA_")) return true;
   std::string start = name.substr(0, 5);
   for (char& c : start)
     if (is_upper(c)) c = static_cast<char>(c - 'A' + 'a');
@@ -456,6 +463,7 @@ Setting parse_setting(const std::string& text) {
   s.value = Json::accept(value) ? parse_json(value, "--set " + text) : Json(value);
   // Versions look like numbers ("2.7", "2.11") and are not.
   bool word = s.path.back() == "pytorch" || s.path.back() == "nccl" ||
+              s.path.back() == "open_mpi" ||
               (s.path.size() > 1 && s.path[s.path.size() - 2] == "environment");
   if (word && s.value.is_number()) s.value = value;
   if (!is_utf8(s.text)) throw InputError{"--set", "the text given is not UTF-8"};

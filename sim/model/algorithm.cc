@@ -20,7 +20,14 @@ constexpr std::array<const char*, kAlgorithms> kAlgorithmNames{"ring",
                                                                "nvls_tree",
                                                                "collnet_direct",
                                                                "collnet_chain",
-                                                               "pat"};
+                                                               "pat",
+                                                               "basic_linear",
+                                                               "nonoverlapping",
+                                                               "rabenseifner",
+                                                               "chain",
+                                                               "binary_tree",
+                                                               "knomial",
+                                                               "scatter_allgather"};
 
 template <class E, std::size_t N>
 std::optional<E> parse(const std::array<const char*, N>& names, std::string_view name) {

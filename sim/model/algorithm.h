@@ -18,7 +18,7 @@ enum class Operation : std::uint8_t {
   SendRecv
 };
 inline constexpr int kOperations = 7;
-// The last five are NCCL's on GPUs; the others are step lists (collective/schedule.h).
+// Those from Nvls to Pat are NCCL's on GPUs; the others are step lists (collective/schedule.h).
 enum class Algorithm : std::uint8_t {
   Ring,
   DoubleBinaryTree,
@@ -33,9 +33,16 @@ enum class Algorithm : std::uint8_t {
   NvlsTree,
   CollnetDirect,
   CollnetChain,
-  Pat
+  Pat,
+  BasicLinear,
+  NonOverlapping,
+  Rabenseifner,
+  Chain,
+  BinaryTree,
+  Knomial,
+  ScatterAllGather
 };
-inline constexpr int kAlgorithms = 14;
+inline constexpr int kAlgorithms = 21;
 
 // "all_reduce"
 const char* name_of(Operation o);

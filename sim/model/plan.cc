@@ -26,7 +26,7 @@ const char* name_of(BackwardPrefetch p) {
   return kNames[static_cast<std::size_t>(p)];
 }
 const char* name_of(Backend b) {
-  constexpr std::array<const char*, 3> kNames{"nccl", "gloo", "tcp"};
+  constexpr std::array<const char*, 4> kNames{"nccl", "gloo", "tcp", "mpi"};
   return kNames[static_cast<std::size_t>(b)];
 }
 const char* name_of(PytorchVersion v) {
@@ -46,6 +46,11 @@ bool offloads(const Plan& plan) {
 
 Backend backend_of(const Plan& plan, DeviceKind device) {
   return plan.backend.value_or(device == DeviceKind::Gpu ? Backend::Nccl : Backend::Gloo);
+}
+
+int worker_threads(const Plan& plan, Backend backend) {
+  if (backend == Backend::Mpi) return 1;
+  return backend == Backend::Tcp ? plan.tcp_streams : plan.gloo_threads;
 }
 
 Algorithm all_reduce_algorithm(const Plan& plan, Backend backend) {
@@ -253,6 +258,16 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (b == Backend::Gloo && p.comm_hook == CommHook::Bf16Compress &&
       p.pytorch == PytorchVersion::V1_13)
     return {"/plan/comm_hook", "Gloo of PyTorch 1.13 does not reduce bfloat16; use fp16_compress"};
+  if (b == Backend::Mpi && device == DeviceKind::Gpu)
+    return {"/plan/backend",
+            "mpi with CUDA tensors (a CUDA-aware Open MPI copies them through its own buffers) is "
+            "not modelled; use nccl"};
+  const bool halves =
+      p.comm_hook == CommHook::Fp16Compress || p.comm_hook == CommHook::Bf16Compress;
+  if (b == Backend::Mpi && is_on_ddp(p.system) && halves)
+    return {"/plan/comm_hook",
+            "ProcessGroupMPI has no type for gradients of two bytes and stops with an error; use "
+            "gloo, or no comm_hook"};
   if (b == Backend::Nccl && device == DeviceKind::Cpu)
     return {"/plan/backend",
             "nccl needs a workload on GPUs, and this one was captured on a CPU; use gloo"};

@@ -33,8 +33,8 @@ constexpr bool is_on_ddp(System s) {
   return s == System::PytorchDdp || s == System::ZeroRedundancy;
 }
 // Tcp: ddpsim's own executor (calib): plain rings and trees over TCP; collectives in launch order,
-// `tcp_streams` in flight.
-enum class Backend : std::uint8_t { Nccl, Gloo, Tcp };
+// `tcp_streams` in flight. Mpi: Open MPI, one collective at a time.
+enum class Backend : std::uint8_t { Nccl, Gloo, Tcp, Mpi };
 enum class PytorchVersion : std::uint8_t { V1_13, V2_0, V2_7, V2_11, V2_12, V2_13 };
 enum class CommHook : std::uint8_t { None, AllReduce, Fp16Compress, Bf16Compress, PowerSgd };
 // Of local SGD, at the end of a round: none averages parameters, Nesterov is DiLoCo's.
@@ -200,9 +200,11 @@ struct Plan {
   Algorithm gloo_algorithm =
       Algorithm::Ring;  // gloo::AllreduceOptions::setAlgorithm: Ring or Bcube
   PytorchVersion pytorch = PytorchVersion::V2_7;
-  std::string nccl;  // version of NCCL, "2.26.2"; "" = the one that this PyTorch brings
-  std::map<std::string, std::string>
-      environment;  // NCCL's variables: NCCL_ALGO, NCCL_PROTO, ... (sim/nccl/choose.h)
+  std::string nccl;      // version of NCCL, "2.26.2"; "" = the one that this PyTorch brings
+  std::string open_mpi;  // version of Open MPI, "4.1"; "" = 4.1
+  // Of NCCL (NCCL_ALGO, NCCL_PROTO, ...: sim/nccl/choose.h) or of Open MPI (OMPI_MCA_...:
+  // sim/collective/open_mpi.h), as the backend is.
+  std::map<std::string, std::string> environment;
   std::optional<bool> set_to_none;  // of zero_grad; default by version
   // pytorch_ddp
   std::optional<double> bucket_cap_mb;            // MiB; none = left at its default
@@ -230,6 +232,8 @@ struct Plan {
 };
 
 Backend backend_of(const Plan& plan, DeviceKind device);
+// Of c10d's process group, or of ddpsim's executor: collectives in flight together. MPI's is one.
+int worker_threads(const Plan& plan, Backend backend);
 // Of the plan's all-reduces. NCCL's rings, trees and the rest are chosen by price, not by the plan.
 Algorithm all_reduce_algorithm(const Plan& plan, Backend backend);
 // Those that `algorithm` may name.

@@ -97,9 +97,10 @@ Problem check_ddp(const Plan& p, const Workload& w, DeviceKind device) {
         "/workload",
         "a step with powerSGD or join waits for the device on the host, and is not replayed as a "
         "CUDA graph (cuda_graphs=false)"};
-  if (power && b == Backend::Tcp)
-    return {"/plan/comm_hook",
-            "powerSGD over ddpsim's own executor is not modelled; use nccl or gloo"};
+  if (power && (b == Backend::Tcp || b == Backend::Mpi))
+    return {"/plan/comm_hook", std::string("powerSGD over ") +
+                                   (b == Backend::Tcp ? "ddpsim's own executor" : "MPI") +
+                                   " is not modelled; use nccl or gloo"};
   if (d.batched_grad_copy && p.pytorch < PytorchVersion::V2_12)
     return {"/plan/batched_grad_copy", "PyTorch 2.12 is the first to have it (--set pytorch=2.12)"};
   if (d.optimizer_in_backward) {

@@ -12,7 +12,7 @@ Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p
   Program program;
   program.device = comm.fabric->cluster().device;
   program.backend = comm.backend;
-  if (comm.backend == Backend::Tcp) program.worker_threads = 1;  // one collective, one stream
+  if (comm.backend != Backend::Gloo) program.worker_threads = 1;  // one collective, one stream
   program.tensor_names = {"all"};
   program.tensor_bytes = {bytes.count};
   StepProgram& s = program.steady;
@@ -23,7 +23,8 @@ Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p
   pause.duration = kPause;
   Op reduce;
   reduce.kind = *strategy::kind_of("allreduce/bucket.0");
-  reduce.lane = comm.backend == Backend::Gloo ? Lane::Worker : Lane::Comm;
+  const bool worker = comm.backend == Backend::Gloo || comm.backend == Backend::Mpi;
+  reduce.lane = worker ? Lane::Worker : Lane::Comm;
   reduce.subject = 0;
   reduce.bytes = bytes.count;
   reduce.dep[0] = 0;

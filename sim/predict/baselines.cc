@@ -28,7 +28,9 @@ Asked ask(const Question& q) {
   Asked a;
   a.times = step_times(q.workload, q.profile, Level::Mid, gathered_in(q.scenario.plan));
   a.program = lowered(q, a.times, strategy::Steps::SteadyOnly);
-  a.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), a.program.backend);
+  // They know rings alone.
+  const Backend backend = a.program.backend == Backend::Mpi ? Backend::Tcp : a.program.backend;
+  a.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), backend);
   return a;
 }
 

@@ -1,6 +1,7 @@
 // Which communicator a plan gets: a ring or a step list of Gloo's or ours, or NCCL as its version,
 // environment and GPUs make it choose.
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "sim/collective/nccl.h"
@@ -78,12 +79,36 @@ void let_exchange(collective::Communicator& c) {
   if (c.nccl && c.ranks() <= nccl::kMostP2pRanks) collective::add_all_to_all(c);
 }
 
+Problem check_mpi(const Plan& plan, const Question& q, const std::vector<int>& devices) {
+  if (!plan.nccl.empty())
+    return {"/plan/nccl", "is about NCCL, and the plan's backend is mpi (open_mpi=4.1)"};
+  collective::ParsedOpenMpi parsed = collective::parse_open_mpi(plan.open_mpi, plan.environment);
+  if (parsed.problem) {
+    const std::string& name = parsed.problem.path;
+    parsed.problem.path = name.empty() ? "/plan/open_mpi" : "/plan/environment/" + name;
+    return parsed.problem;
+  }
+  std::map<int, int> ranks_of_host;
+  for (int d : devices) ++ranks_of_host[q.fabric.host_of(d)];
+  const bool several = std::any_of(ranks_of_host.begin(), ranks_of_host.end(),
+                                   [](const auto& h) { return h.second > 1; });
+  if (parsed.mpi.han() && several && ranks_of_host.size() > 1)
+    return {"/plan/open_mpi",
+            "coll/han reduces inside hosts and between them here, which is not modelled: one rank "
+            "a host, open_mpi=4.1, or OMPI_MCA_coll_han_priority=0"};
+  return {};
+}
+
 }  // namespace
 
 Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices,
                    Communicators* known) {
   bool set = !plan.nccl.empty() || !plan.environment.empty();
-  if (backend_of(plan, q.profile.kind) != Backend::Nccl) {
+  const Backend backend = backend_of(plan, q.profile.kind);
+  if (!plan.open_mpi.empty() && backend != Backend::Mpi)
+    return {"/plan/open_mpi", "is of backend mpi, and the plan's backend is another"};
+  if (backend == Backend::Mpi) return check_mpi(plan, q, devices);
+  if (backend != Backend::Nccl) {
     if (set)
       return {plan.nccl.empty() ? "/plan/environment" : "/plan/nccl",
               "is about NCCL, and the plan's backend is another"};
@@ -142,14 +167,21 @@ collective::Communicator Communicators::make(const Question& q, const Key& key,
     return collective::make_nccl_communicator(q.fabric, std::move(devices),
                                               nccl_settings(q.scenario.plan).settings,
                                               q.profile.compute.capability);
-  return collective::make_communicator(q.fabric, std::move(devices), backend, std::get<2>(key));
+  collective::Communicator c =
+      collective::make_communicator(q.fabric, std::move(devices), backend, std::get<2>(key));
+  if (backend == Backend::Mpi)
+    c.mpi = collective::parse_open_mpi(q.scenario.plan.open_mpi, q.scenario.plan.environment).mpi;
+  return c;
 }
 
 Communicators::Key Communicators::key_of(const Question& q, Backend backend) {
   const Plan& plan = q.scenario.plan;
   bool nccl = backend == Backend::Nccl && q.profile.compute.capability > 0;
   return {devices_of(q.scenario), backend, all_reduce_algorithm(plan, backend),
-          nccl ? plan.nccl.empty() ? shipped_nccl(plan.pytorch) : plan.nccl : "", plan.environment};
+          nccl                      ? plan.nccl.empty() ? shipped_nccl(plan.pytorch) : plan.nccl
+          : backend == Backend::Mpi ? plan.open_mpi
+                                    : "",
+          plan.environment};
 }
 
 const collective::Communicator& Communicators::get(const Question& q, Backend backend) {

@@ -80,6 +80,10 @@ struct JobCollectives : JobFlows {
                       : tcp_connections_.next_slot(streams);
       path.shares_links = streams > 1 || op.group > 0 || shared_.jobs > 1;
     }
+    if (program_.backend == Backend::Mpi) {
+      path.connections = &tcp_connections_;
+      path.slot = tcp_connections_.next_slot(1);
+    }
     if (program_.backend == Backend::Tcp && !computes_on_cores()) {
       path.queue = [this](topology::LinkId l, double bytes, bool first) {
         return shared_.take_link(l, link_resource(l), bytes, first);

@@ -153,6 +153,16 @@ void try_algorithms(const Question& q, Attempts& a) {
   if (backend == Backend::Gloo && plan.gloo_algorithm == Algorithm::Ring)
     a.plan("Gloo's bcube", "--set gloo_algorithm=bcube",
            [](Scenario& s) { s.plan.gloo_algorithm = Algorithm::Bcube; });
+  if (backend == Backend::Mpi)
+    for (const char* name : {"recursive_doubling", "ring", "rabenseifner"}) {
+      const std::string dynamic = "OMPI_MCA_coll_tuned_use_dynamic_rules";
+      const std::string forced = "OMPI_MCA_coll_tuned_allreduce_algorithm";
+      a.plan(std::string("Open MPI's ") + name,
+             "--set " + dynamic + "=1 --set " + forced + "=" + name, [&](Scenario& s) {
+               s.plan.environment[dynamic] = "1";
+               s.plan.environment[forced] = name;
+             });
+    }
 }
 
 // The first half of the ranks; what names ranks goes with them.

@@ -634,8 +634,9 @@ Fidelity usual_fidelity(const Question& q, const Program* program) {
   constexpr int kRanks = 64;
   constexpr double kMessages = 1e6;
   Backend backend = backend_of(q.scenario.plan, q.fabric.cluster().device);
+  const bool emulated = q.fabric.cluster().emulated_on_cores > 0;
   bool executed = backend == Backend::Tcp ||
-                  (backend == Backend::Gloo && q.fabric.cluster().emulated_on_cores > 0);
+                  ((backend == Backend::Gloo || backend == Backend::Mpi) && emulated);
   if (program && !by_message(*program)) return Fidelity::Collective;
   bool messages = executed && q.scenario.ranks <= kRanks && message_count(q, program) <= kMessages;
   return messages ? Fidelity::Message : Fidelity::Collective;

@@ -15,7 +15,7 @@ Program empty_program(const TimedWorkload& timed, const Plan& plan) {
   Program p;
   p.device = timed.device;
   p.backend = backend_of(plan, timed.device);
-  p.worker_threads = p.backend == Backend::Tcp ? plan.tcp_streams : plan.gloo_threads;
+  p.worker_threads = worker_threads(plan, p.backend);
   p.micro_steps = plan.accumulation_steps;
   Duration step = timed.times.forward + timed.times.backward + timed.times.optimizer;
   if (timed.times.core.ps > 0 && step.ps > 0)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "calib/gloo/gloo.h"
+#include "calib/mpi.h"
 #include "calib/torch.h"
 #include "sim/io/files.h"
 #include "tests/support/support.h"
@@ -139,10 +140,44 @@ TEST(CalibrateCommand, MeasuresCollectivesAlone) {
            {{"--collectives", "--sizes", "4"}, "--sizes 4"},
            {{"--collectives", "--sizes", "2GiB"}, "4B to 1024MiB"},
            {{"--sizes", "4KiB"}, "are of --collectives"},
-           {{"--collectives", "--backend", "torch"}, "is of backends tcp and gloo"},
+           {{"--collectives", "--backend", "torch"}, "is of backends tcp, gloo and mpi"},
            {{"--collectives", "--repetitions", "0"}, "1 to 1000"},
            {{"--collectives", "--set", "cluster.hosts=1"}, "needs two ranks"}}) {
     Outcome bad = ddpsim(Args{"calibrate", "--cluster", "testbed-star", "--loopback"} + more);
+    EXPECT_EQ(bad.code, 2) << bad.out;
+    EXPECT_NE(bad.err.find(says), std::string::npos) << bad.err;
+  }
+}
+
+// The real Open MPI, where it and mpi4py are.
+TEST(RunCommand, AveragesByOpenMpi) {
+  try {
+    calib::open_mpi_version("/usr/bin/python3");
+  } catch (const std::runtime_error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const Args place{"--backend",       "mpi",       "--cluster", "testbed-mpi", "--set",
+                   "cluster.hosts=2", "--loopback"};
+  const Args step = Args{"run", "--workload", "mlp784-50-10-cpu"} + place;
+  Outcome o = ddpsim(step + Args{"--plan", "averaging", "--steps", "3", "--format", "json"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  io::Json run = io::parse_json(o.out, "stdout");
+  EXPECT_EQ(run["evidence"], "system");
+  EXPECT_EQ(run["steps"].size(), 4u);
+  EXPECT_EQ(run["origin"]["backend"], "mpi");
+  EXPECT_NE(run["origin"]["software"].get<std::string>().find("Open MPI"), std::string::npos);
+  int sums = 0;
+  for (const auto& s : run["spans"]) sums += s["op"] == "allreduce/fc1.weight" ? 1 : 0;
+  EXPECT_EQ(sums, 6) << "two ranks, the last three steps";
+  o = ddpsim(Args{"calibrate", "--collectives", "--sizes", "4KiB", "--repetitions", "2"} + place);
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("recursive_doubling"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("NOT shaped"), std::string::npos) << o.out;
+  for (const auto& [more, says] : std::vector<std::pair<Args, std::string>>{
+           {{}, "--plan averaging"},
+           {{"--plan", "averaging", "--set", "async_op=true"}, "Allreduce blocks"},
+           {{"--plan", "averaging", "--compute", "real"}, "--compute timed"}}) {
+    Outcome bad = ddpsim(step + more);
     EXPECT_EQ(bad.code, 2) << bad.out;
     EXPECT_NE(bad.err.find(says), std::string::npos) << bad.err;
   }
@@ -360,7 +395,7 @@ TEST(GpuCommand, RefusesInASentence) {
       {{"run", "--backend", "nccl", "--workload", "resnet18", "--cluster", "hgx-h100", "--ranks",
         "1", "--compute", "real"},
        "on a GPU computation is always real"},
-      {{"fit", "--backend", "ncc"}, "expected tcp, torch, cuda, nccl or nccl-tests"},
+      {{"fit", "--backend", "ncc"}, "expected tcp, torch, mpi, cuda, nccl or nccl-tests"},
       {{"fit", "--backend", "nccl", "--base", "h100-sxm.datasheet"},
        "no Run holds all-reduces whose ring was forced"},
       {kRun + Args{"--timeout", "5"}, "is of --backend nccl"},

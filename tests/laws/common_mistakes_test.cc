@@ -1,6 +1,6 @@
 // What people usually get wrong about data parallelism, an entry a test: the numbers are those of
-// section E of the facts that ddpsim is written from. Entry 10 (nn.DataParallel) and 14 (Open MPI's
-// decision table) are of systems that it does not lower.
+// section E of the facts that ddpsim is written from. Entry 10 (nn.DataParallel) has its own
+// place (unit/data_parallel_test.cc).
 #include <algorithm>
 #include <map>
 #include <set>
@@ -286,6 +286,40 @@ TEST(CommonMistakes, E13GlooKeepsItsRingWhateverTheSizeAndRunsTwoAtOnce) {
     for (const auto& [at, change] : changes) most = std::max(most, at_once += change);
     EXPECT_EQ(most, 2) << bytes;
   }
+}
+
+TEST(CommonMistakes, E14OpenMpiTakesRabenseifnerAndTenKilobytesAreOf40) {
+  const topology::Fabric fabric(cluster("ethernet-10g"));
+  const Profile p = profile("cpu-generic.datasheet");
+  const auto algorithm = [&](const char* version, std::int64_t bytes) {
+    Scenario s;
+    s.ranks = 8;
+    s.plan.backend = Backend::Mpi;
+    s.plan.open_mpi = version;
+    s.plan.bucket_cap_mb = 0.0001;
+    Workload w = layered(1, bytes, kMillisecond, kMicrosecond, DeviceKind::Cpu);
+    return predict::predict({w, fabric, p, s}).summary.buckets.front().algorithm;
+  };
+  for (const char* version : {"4.1", "5.0"}) {
+    EXPECT_EQ(algorithm(version, 8188), "recursive_doubling");
+    for (std::int64_t bytes : {std::int64_t{8192}, kMiB, 64 * kMiB})
+      EXPECT_EQ(algorithm(version, bytes), "rabenseifner") << version << ", " << bytes;
+  }
+  EXPECT_EQ(algorithm("4.0", 9996), "recursive_doubling");
+  EXPECT_EQ(algorithm("4.0", 10'000), "ring");
+  EXPECT_EQ(algorithm("4.0", 8 * kMiB), "ring");
+  EXPECT_EQ(algorithm("4.0", 8 * kMiB + 4), "segmented_ring") << "more than 1 MiB a rank";
+  // 5.0 and several ranks a host: coll/han, which is refused instead of taken for coll/tuned.
+  const topology::Fabric lab(cluster("lab-2numa"));
+  Scenario s;
+  s.ranks = 8;
+  s.plan.backend = Backend::Mpi;
+  s.plan.open_mpi = "5.0";
+  const Workload w = layered(1, kMiB, kMillisecond, kMicrosecond, DeviceKind::Cpu);
+  const Problem han = predict::check({w, lab, p, s});
+  EXPECT_NE(han.message.find("coll/han"), std::string::npos) << han.message;
+  s.plan.open_mpi = "4.1";
+  EXPECT_EQ(predict::check({w, lab, p, s}).message, "");
 }
 
 TEST(CommonMistakes, E15TheSamplerStridesAndRepeatsTheFirstOfTheShuffledOrder) {

@@ -152,6 +152,28 @@ Traffic theory(Algorithm a, Operation o, int n, int p, std::int64_t e,
     case Operation::Reduce: {
       Traffic up;  // of a reduce
       if (a == Algorithm::Ring) up = {p > 0 ? e : 0, p + 1 < n ? e : 0};
+      if (a == Algorithm::BasicLinear) up = {p > 0 ? e : 0, p > 0 ? 0 : (n - 1) * e};
+      if (a == Algorithm::Chain) up = {p > 0 ? e : 0, p + 1 < n ? e : 0};
+      if (a == Algorithm::BinaryTree) {  // level by level: 1, 2, 4, ... ranks, the last as far
+        int children = 0;
+        for (int level = 1; level - 1 < n; level *= 2)
+          if (p >= level - 1 && p < 2 * level - 1)
+            children = (p + level < n ? 1 : 0) + (p + 2 * level < n ? 1 : 0);
+        up = {p > 0 ? e : 0, children * e};
+      }
+      if (a == Algorithm::Knomial) {  // in base 4: a digit more than p's lowest ones, all zero
+        int children = 0;
+        for (int digit = 1; digit < n && p % (4 * digit) == 0; digit *= 4)
+          for (int i = 1; i < 4; ++i) children += p + i * digit < n;
+        up = {p > 0 ? e : 0, children * e};
+      }
+      if (a == Algorithm::ScatterAllGather) {
+        // Down: what its subtree needs comes, half of what it has goes, again and again. Then
+        // everything but its own block, in doubling pieces, both ways.
+        const std::int64_t block = e / n;
+        const int subtree = p == 0 ? n : p & -p;
+        return {(subtree - 1) * block + part, (p == 0 ? 0 : subtree * block) + part};
+      }
       if (a == Algorithm::BinomialTree) {
         int children = 0;
         for (int d = 1; d < n; d *= 2) children += p < d && p + d < n;
@@ -171,6 +193,21 @@ Traffic theory(Algorithm a, Operation o, int n, int p, std::int64_t e,
   if (a == Algorithm::DoubleBinaryTree) {
     Traffic up = tree([&](int t) { return nccl::double_tree_parents(n, t); });
     return {up.sent + up.received, up.sent + up.received};
+  }
+  if (a == Algorithm::BasicLinear) {
+    const std::int64_t moved = p > 0 ? e : (n - 1) * e;
+    return {moved, moved};
+  }
+  if (a == Algorithm::NonOverlapping) {
+    std::int64_t children = 0;
+    for (int d = 1; d < n; d *= 2) children += p < d && p + d < n;
+    const std::int64_t moved = (p > 0 ? e : 0) + children * e;
+    return {moved, moved};
+  }
+  if (a == Algorithm::Rabenseifner) {
+    if (takes) return {e, e / 2 + e};  // halves away, half in; everything in at the end
+    const std::int64_t core = 2 * (e / k * (k - 1));
+    return gives ? Traffic{e / 2 + core + e, e + core} : Traffic{core, core};
   }
   if (a == Algorithm::RecursiveDoubling || a == Algorithm::HalvingDoubling) {
     if (gives) return {e, e};

@@ -10,6 +10,7 @@
 #include "calib/collectives.h"
 #include "calib/cuda/cuda.h"
 #include "calib/gloo/gloo.h"
+#include "calib/mpi.h"
 #include "sim/analysis/compare.h"
 #include "sim/predict/alone.h"
 #include "tools/cmd/executed.h"
@@ -26,6 +27,7 @@ struct Flags : ExecutedFlags {
   std::vector<std::string> algorithms;
   std::vector<std::string> sizes;
   int repetitions = 7;
+  std::string split;
 };
 
 // Each link from the streams: bandwidth is the slope of the two largest, burst what the largest had
@@ -233,6 +235,59 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
   if (flags.output.format != "json") t.out << table;
 }
 
+// One Run: what the real Open MPI takes for each size, by the algorithm that it chooses, or that
+// OMPI_MCA_ variables of the question make it choose.
+void calibrate_mpi(Terminal& t, const Flags& flags) {
+  QuestionFlags question = flags.question;
+  calib::MpiOptions options = mpi_options(t, flags);
+  Loaded l;
+  Run run;
+  try {
+    say_mpi(question, flags.python);
+    if (question.workload.empty()) question.workload = "mlp784-50-10-cpu";  // only the cluster
+    l = load(t, question);
+    if (l.scenario.ranks < 2) throw InputError{"--ranks", "two ranks at least"};
+    std::vector<std::int64_t> sizes = read_sizes(flags.sizes);
+    options.arguments = {"--repetitions", std::to_string(flags.repetitions), "--sizes",
+                         fmt::format("{}", fmt::join(sizes, ","))};
+    options.environment = l.scenario.plan.environment;
+    if (!flags.runs.empty()) prepare_runs(flags.runs);
+    run = calib::record_mpi(l.cluster, hosts_of(l), options);
+  } catch (const std::runtime_error& e) {
+    throw InputError{"calibrate", e.what()};
+  }
+  run.key = fmt::format("all_reduce+mpi@{}/n{}", l.cluster.name, l.scenario.ranks);
+  run.scenario = l.scenario_hash;
+  run.split = flags.split;
+  note_origin(t, flags, run);
+  if (!flags.runs.empty()) add_to_runs(flags.runs, "allreduce-mpi", l, run);
+  std::string json = io::write_run(run).dump() + "\n";
+  if (flags.output.format == "json") return write_answer(t, flags.output, json);
+  if (!flags.output.out.empty()) write_answer(t, flags.output, json);
+  predict::Communicators communicators;
+  const collective::Communicator& comm = communicators.get(l.question(), Backend::Mpi);
+  for (const Sample& s : run.samples) {
+    std::vector<double> us;
+    for (Duration d : s.durations) us.push_back(static_cast<double>(d.ps) / 1e6);
+    const Bytes bytes{s.parameters.at("bytes")};
+    const double predicted =
+        static_cast<double>(predict::all_reduce_alone(comm, l.profile, bytes,
+                                                      predict::Fidelity::Message, Level::Mid)
+                                .ps) /
+        1e6;
+    const double median = analysis::median(us);
+    t.out << fmt::format(
+        "{:>12} bytes  {:<18} median {:>12.1f} us  {:>12.1f} to {:>12.1f} us  predicted {:>12.1f} "
+        "us  {:+6.1f} %\n",
+        bytes.count, collective::all_reduce(comm, l.profile, Level::Mid, bytes).algorithm, median,
+        *std::min_element(us.begin(), us.end()), *std::max_element(us.begin(), us.end()), predicted,
+        (predicted / median - 1) * 100);
+  }
+  t.out << (run.origin.hosts == "namespaces"
+                ? std::string("hosts: network namespaces, every link shaped\n")
+                : fmt::format("hosts: plain loopback, NOT shaped: {}\n", run.origin.reason));
+}
+
 void calibrate_command(Terminal& t, const Flags& flags) {
   bool gpu = flags.backend == "cuda" || flags.backend == "nccl";
   if (!gpu && (!flags.stages.empty() || flags.one_gpu))
@@ -240,17 +295,30 @@ void calibrate_command(Terminal& t, const Flags& flags) {
                      "--stage and --one-gpu are of backends cuda and nccl"};
   if (!(flags.seconds >= 1 && flags.seconds <= 86400))
     throw InputError{"--seconds", "1 to 86400, of one stage"};
-  if (flags.collectives && flags.backend != "tcp" && flags.backend != "gloo")
-    throw InputError{"--collectives", "is of backends tcp and gloo"};
+  const bool mpi = flags.backend == "mpi";
+  if (flags.collectives && flags.backend != "tcp" && flags.backend != "gloo" && !mpi)
+    throw InputError{"--collectives", "is of backends tcp, gloo and mpi"};
   if (!flags.collectives && flags.backend == "gloo")
     throw InputError{
         "--backend gloo",
         "measures all-reduces alone: add --collectives (its place in DDP is --backend torch)"};
+  if (!flags.collectives && mpi)
+    throw InputError{
+        "--backend mpi",
+        "measures all-reduces alone: add --collectives (its place in steps is ddpsim run)"};
+  if (mpi && !flags.algorithms.empty())
+    throw InputError{"--algorithms",
+                     "is of backends tcp and gloo; Open MPI's is chosen by "
+                     "OMPI_MCA_coll_tuned_use_dynamic_rules=1 and "
+                     "OMPI_MCA_coll_tuned_allreduce_algorithm (--set)"};
+  if (!flags.split.empty() && (!mpi || (flags.split != "fit" && flags.split != "held_out")))
+    throw InputError{"--split " + flags.split, "fit or held_out, of --backend mpi"};
   if (!flags.collectives && (!flags.algorithms.empty() || !flags.sizes.empty()))
     throw InputError{"calibrate", "--algorithms and --sizes are of --collectives"};
   if (!(flags.repetitions >= 1 && flags.repetitions <= 1000))
     throw InputError{"--repetitions", "1 to 1000"};
   if (gpu) return calibrate_gpu(t, flags);
+  if (mpi) return calibrate_mpi(t, flags);
   if (flags.collectives) return calibrate_collectives(t, flags);
   bool torch = flags.backend == "torch";
   if (flags.backend != "tcp" && !torch)
@@ -306,7 +374,7 @@ void add_calibrate(Command& app, Terminal& t) {
                 "the Run says so");
   c->add_flag("--collectives", flags->collectives,
               "tcp, gloo (the real library): the all-reduce alone, by algorithm and size, one Run "
-              "for each algorithm");
+              "for each algorithm; mpi (the real Open MPI): as it chooses");
   c->add_option("--algorithms", flags->algorithms,
                 "with --collectives: ring, double_binary_tree, recursive_doubling, "
                 "halving_doubling, bcube, hierarchical, torus2d, direct; default: all")
@@ -315,6 +383,8 @@ void add_calibrate(Command& app, Terminal& t) {
                 "with --collectives: bytes of float32, for example 64KiB,4MiB; default: 4KiB to "
                 "16MiB by factors of 4")
       ->delimiter(',');
+  c->add_option("--split", flags->split,
+                "mpi: fit or held_out, whether a fit may see this Run; decide before you look");
   c->add_option("--repetitions", flags->repetitions,
                 "with --collectives: of each size, after two that do not count (default 7)");
   c->add_flag(

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "calib/cuda/cuda.h"
+#include "calib/mpi.h"
 #include "calib/testbed.h"
 #include "sim/analysis/compare.h"
 #include "sim/predict/given_program.h"
@@ -240,6 +241,46 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   return out;
 }
 
+// What mpi4py averages here, said before anything starts.
+void check_mpi(const Loaded& l) {
+  const Scenario& s = l.scenario;
+  if (s.plan.system != System::Averaging)
+    throw InputError{"--plan " + std::string(name_of(s.plan.system)),
+                     "--backend mpi averages gradients by hand with mpi4py: --plan averaging "
+                     "(PyTorch has its process group of MPI only where it was built with it)"};
+  if (s.plan.async_op)
+    throw InputError{"async_op", "mpi4py's Allreduce blocks; leave async_op out"};
+  if (!s.other_jobs.empty()) throw InputError{"other_jobs", "--backend mpi runs one job"};
+  if (s.jitter) throw InputError{"jitter", "--backend mpi runs what there is; leave jitter out"};
+  if (s.real_compute)
+    throw InputError{"--compute real", "--backend mpi sleeps computation: --compute timed"};
+  if (l.workload.basis != Basis::Captured)
+    throw InputError{"--workload " + l.workload.name,
+                     "timed layers need a captured workload (ddpsim list workloads)"};
+  if (s.ranks < 2) throw InputError{"--ranks", "two ranks at least for --backend mpi"};
+}
+
+Executed execute_mpi(const Terminal& t, const Loaded& l, const Flags& flags) {
+  Executed out;
+  out.predicted = predict::predict(l.question(), l.options).summary.step;
+  int steps = flags.steps != 0 ? flags.steps : steps_for(out.predicted);
+  calib::MpiOptions options = mpi_options(t, flags);
+  io::Json plan = l.document.value("plan", io::Json::object());
+  if (plan.is_object()) plan.erase("environment");
+  options.workload = l.workload_text;
+  options.environment = l.scenario.plan.environment;
+  options.arguments = {"--plan", plan.is_object() ? plan.dump() : "{}", "--steps",
+                       std::to_string(steps)};
+  for (const auto& [rank, factor] : l.scenario.slow_ranks)
+    options.arguments.insert(options.arguments.end(),
+                             {"--slow", fmt::format("{}={}", rank, factor)});
+  options.timeout_s = flags.timeout_s > 0
+                          ? flags.timeout_s
+                          : 120 + 20 * static_cast<double>(out.predicted.ps) / 1e12 * (steps + 4);
+  out.run = calib::record_mpi(l.cluster, hosts_of(l), options);
+  return out;
+}
+
 Executed execute_nccl(const Loaded& l, const Flags& flags) {
   if (l.cluster.device != DeviceKind::Gpu)
     throw InputError{"--backend nccl", "needs a cluster of GPUs; this one has CPUs"};
@@ -269,16 +310,18 @@ void check_program_flags(const Flags& flags) {
 }
 
 void run_command(Terminal& t, Flags flags) {
-  if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "nccl")
+  const bool mpi = flags.backend == "mpi";
+  if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "nccl" && !mpi)
     throw InputError{"--backend " + flags.backend,
                      "expected tcp (ddpsim's own executor over shaped hosts), torch (the real "
-                     "PyTorch on the same hosts, or on this machine's GPUs) or nccl (ddpsim's own "
-                     "executor on this machine's GPUs)"};
-  if (flags.one_gpu && flags.backend == "tcp")
+                     "PyTorch on the same hosts, or on this machine's GPUs), mpi (the real Open "
+                     "MPI on the same hosts) or nccl (ddpsim's own executor on this machine's "
+                     "GPUs)"};
+  if (flags.one_gpu && (flags.backend == "tcp" || mpi))
     throw InputError{"--one-gpu", "is of --backend nccl or torch"};
   check_program_flags(flags);
   if (flags.timeout_s != 0) {
-    if (flags.backend == "tcp") throw InputError{"--timeout", "is of --backend nccl or torch"};
+    if (flags.backend == "tcp") throw InputError{"--timeout", "is of --backend nccl, torch or mpi"};
     if (!(flags.timeout_s >= 1 && flags.timeout_s <= 86400))
       throw InputError{"--timeout", "1 to 86400 seconds"};
   }
@@ -295,6 +338,8 @@ void run_command(Terminal& t, Flags flags) {
     if (torch)
       flags.question.sets.insert(flags.question.sets.begin(),
                                  "plan.pytorch=" + calib::torch_version(flags.python));
+    else if (mpi)
+      say_mpi(flags.question, flags.python);
     else if (flags.backend == "tcp")
       flags.question.sets.insert(flags.question.sets.begin(), "plan.backend=tcp");
   } catch (const std::runtime_error& e) {
@@ -321,11 +366,13 @@ void run_command(Terminal& t, Flags flags) {
                      "what executes a step has its input at hand; leave the input pipeline out "
                      "(--set input=null)"};
   if (torch) check_torch(l, flags);
+  if (mpi) check_mpi(l);
   if (!on_gpus(l, flags)) check_hosts(l, flags);
   if (!flags.runs.empty()) prepare_runs(flags.runs);
   Executed e;
   try {
     e = torch                     ? execute_torch(t, l, flags)
+        : mpi                     ? execute_mpi(t, l, flags)
         : flags.backend == "nccl" ? execute_nccl(l, flags)
                                   : execute_tcp(l, flags);
   } catch (const std::runtime_error& why) {
@@ -360,14 +407,16 @@ void add_run(Command& app, Terminal& t) {
       *c, *flags,
       "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; "
       "torch: the real PyTorch over Gloo on the same hosts, or over NCCL where the cluster is of "
-      "GPUs, on this machine's; nccl: ddpsim's own executor on this machine's GPUs");
+      "GPUs, on this machine's; mpi: averaging by the real Open MPI and mpi4py on the same hosts; "
+      "nccl: ddpsim's own executor on this machine's GPUs");
   add_program_flags(*c, flags->question);
   c->add_flag("--one-gpu", flags->one_gpu,
               "on GPUs: all ranks on the first one, under a private MPS daemon, over sockets "
               "on loopback (--cluster one-gpu)");
-  c->add_option("--timeout", flags->timeout_s,
-                "backends nccl and torch: seconds of wall clock after which ranks that hang are "
-                "ended; default: two or three minutes and a multiple of what is predicted");
+  c->add_option(
+      "--timeout", flags->timeout_s,
+      "backends nccl, torch and mpi: seconds of wall clock after which ranks that hang are "
+      "ended; default: two or three minutes and a multiple of what is predicted");
   c->add_option("--compute", flags->compute,
                 "timed (computation is slept) or real (it keeps a core busy); default: the "
                 "scenario's, which is timed if it does not say");

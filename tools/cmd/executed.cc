@@ -22,20 +22,47 @@ void add_executed_flags(Command& c, ExecutedFlags& f, const std::string& backend
   c.add_option("--revision", f.revision,
                "git revision to note in the Run; default: the one that ddpsim was built from");
   c.add_option("--python", f.python,
-               "backend torch: an interpreter that has PyTorch; default /usr/bin/python3");
+               "backends torch and mpi: an interpreter that has PyTorch, or mpi4py; default "
+               "/usr/bin/python3");
   c.add_flag("--loopback", f.loopback, "make no hosts: plain loopback, not shaped");
+}
+
+namespace {
+
+std::string script_path(const Terminal& t, const std::string& script) {
+  std::string path = home_of(t).path() + "/tools/python/" + script;
+  if (!io::exists(path)) throw InputError{path, "no such file; set DDPSIM_HOME to ddpsim's folder"};
+  return path;
+}
+
+}  // namespace
+
+std::vector<int> hosts_of(const Loaded& l) {
+  std::vector<int> hosts;
+  for (int device : devices_of(l.scenario)) hosts.push_back(l.fabric->host_of(device));
+  return hosts;
+}
+
+void say_mpi(QuestionFlags& question, const std::string& python) {
+  const std::string sets[] = {"plan.backend=mpi",
+                              "plan.open_mpi=" + calib::open_mpi_version(python)};
+  question.sets.insert(question.sets.begin(), std::begin(sets), std::end(sets));
+}
+
+calib::MpiOptions mpi_options(const Terminal& t, const ExecutedFlags& flags) {
+  calib::MpiOptions options;
+  options.python = flags.python;
+  options.script = script_path(t, "ddpsim_mpi.py");
+  options.loopback = flags.loopback;
+  return options;
 }
 
 Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags,
                const std::string& script, calib::TorchOptions options) {
   options.python = flags.python;
-  options.script = home_of(t).path() + "/tools/python/" + script;
-  if (!io::exists(options.script))
-    throw InputError{options.script, "no such file; set DDPSIM_HOME to ddpsim's folder"};
+  options.script = script_path(t, script);
   options.loopback = flags.loopback;
-  std::vector<int> hosts;
-  for (int device : devices_of(l.scenario)) hosts.push_back(l.fabric->host_of(device));
-  return calib::record_torch(l.cluster, hosts, options);
+  return calib::record_torch(l.cluster, hosts_of(l), options);
 }
 
 std::vector<std::string> run_files(const std::string& folder) {

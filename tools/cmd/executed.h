@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "calib/mpi.h"
 #include "calib/torch.h"
 #include "tools/cmd/question.h"
 
@@ -14,7 +15,7 @@ struct ExecutedFlags {
   std::string backend = "tcp";
   std::string runs;
   std::string revision;
-  std::string python = "/usr/bin/python3";  // backend torch
+  std::string python = "/usr/bin/python3";  // backends torch and mpi
   bool loopback = false;
 };
 // What was typed, and the revision that the binary was built from, unless --revision names one.
@@ -25,6 +26,13 @@ void add_executed_flags(Command& command, ExecutedFlags& flags, const std::strin
 // the command knows are given. Throws InputError.
 Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags,
                const std::string& script, calib::TorchOptions options = {});
+
+// Host of each rank.
+std::vector<int> hosts_of(const Loaded& l);
+// The plan's backend is this machine's Open MPI. Throws std::runtime_error if there is none.
+void say_mpi(QuestionFlags& question, const std::string& python);
+// The interpreter, tools/python/ddpsim_mpi.py and whether hosts are made. Throws InputError.
+calib::MpiOptions mpi_options(const Terminal& t, const ExecutedFlags& flags);
 
 // A folder of Runs may have a budget of its own (ddpsim validate), which is no Run.
 inline constexpr const char* kOwnBudget = "/budget.json";

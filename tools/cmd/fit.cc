@@ -303,9 +303,10 @@ void fit_command(Terminal& t, const Flags& flags) {
     throw InputError{"--kernels " + flags.kernels, "is of --backend nccl"};
   if (flags.backend == "nccl-tests") return fit_nccl_tests(t, flags);
   if (flags.backend == "nccl") return fit_nccl(t, flags);
-  if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "cuda")
+  if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "mpi" &&
+      flags.backend != "cuda")
     throw InputError{"--backend " + flags.backend,
-                     "expected tcp, torch, cuda, nccl or nccl-tests: whose Runs are fitted"};
+                     "expected tcp, torch, mpi, cuda, nccl or nccl-tests: whose Runs are fitted"};
   if (flags.backend == "cuda") return fit_gpu(t, flags);
   if (flags.split != "fit" && flags.split != "held_out")
     throw InputError{"--split " + flags.split, "expected fit or held_out"};
@@ -314,8 +315,10 @@ void fit_command(Terminal& t, const Flags& flags) {
   std::vector<calib::FitStep> steps;
   for (const Executed& e : all) {
     if (e.run.evidence == EvidenceClass::Collective)
-      collectives.push_back(
-          {&e.run, &*e.loaded.fabric, flags.backend == "torch" ? Backend::Gloo : Backend::Tcp});
+      collectives.push_back({&e.run, &*e.loaded.fabric,
+                             flags.backend == "torch" ? Backend::Gloo
+                             : flags.backend == "mpi" ? Backend::Mpi
+                                                      : Backend::Tcp});
     else
       steps.push_back({&e.run, &e.loaded.workload, &*e.loaded.fabric, &e.loaded.scenario});
   }

@@ -103,7 +103,7 @@ void give_program(const QuestionFlags& f, Asked& asked) {
   Program& p = given->program = std::move(read.program);
   p.backend = backend_of(plan, p.device);
   if (p.worker_threads == 0)
-    p.worker_threads = p.backend == Backend::Tcp ? plan.tcp_streams : plan.gloo_threads;
+    p.worker_threads = worker_threads(plan, p.backend);
   else
     for (const std::string& set : f.sets)
       if (io::Setting one = io::parse_setting(set); one.path.size() > 1 && of_workers(one.path[1]))

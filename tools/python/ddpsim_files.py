@@ -20,7 +20,7 @@ def whole_file(path: Union[str, "os.PathLike[str]"]) -> Iterator[IO[bytes]]:
     What is no regular file, or an open descriptor, is written as it is.
     """
     target = Path(path)
-    if str(target).startswith("/proc/self/fd/") or (target.exists() and not target.is_file()):
+    if str(target).startswith("/proc/") or (target.exists() and not target.is_file()):
         with open(target, "wb") as file:
             yield file
         return

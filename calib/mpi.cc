@@ -1,0 +1,194 @@
+// The ranks' processes of the stage hold their hosts; that of rank 0 becomes mpirun, which reaches
+// the other hosts by an agent that enters their namespaces. Each host has a name of its own, and
+// its own /dev/shm, where Open MPI keeps what it would leave over: it goes with the processes.
+#include "calib/mpi.h"
+
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "calib/memory_file.h"
+#include "calib/origin.h"
+#include "calib/script_log.h"
+#include "calib/stage.h"
+#include "sim/io/codecs.h"
+
+namespace ddpsim::calib {
+namespace {
+
+struct MpiShared {
+  Rendezvous rendezvous;
+  std::atomic<pid_t> holder[Rendezvous::kMaxProcesses];  // who holds the host of each rank
+};
+
+// A shell's line that goes on with `command` as host `host`. The places of Open MPI's files.
+std::string as_host(int host, const std::string& command) {
+  return fmt::format(
+      "unshare --uts --mount --propagation private sh -c 'hostname ddpsim{} && mount -t tmpfs "
+      "tmpfs /dev/shm && export TMPDIR=/dev/shm DDPSIM_HOST={} && exec {}' sh",
+      host, host, command);
+}
+
+// What mpirun calls as `sh AGENT ADDRESS COMMAND...`.
+std::string agent(const std::vector<int>& hosts, const MpiShared& shared) {
+  std::string out = "address=$1\nshift\ncase \"$address\" in\n";
+  for (std::size_t r = 0; r < hosts.size(); ++r)
+    out += fmt::format("{}) exec nsenter --net=/proc/{}/ns/net {} \"$*\" ;;\n",
+                       stage_address(hosts[r], true), shared.holder[r].load(),
+                       as_host(hosts[r], "sh -c \"$1\""));
+  return out + "esac\necho \"ddpsim_mpi: no host $address\" >&2\nexit 1\n";
+}
+
+[[noreturn]] void become_command(const std::vector<std::string>& command, int log) {
+  int nothing = ::open("/dev/null", O_RDONLY);
+  ::dup2(nothing, 0);
+  ::dup2(log, 1);
+  ::dup2(log, 2);
+  std::vector<char*> argv;
+  for (const std::string& a : command) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  throw std::runtime_error(command[0] + " cannot be started: " + std::strerror(errno));
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+void set_variable(const char* name, const std::string& value) {
+  ::setenv(name, value.c_str(), 1);
+}
+
+// Messages go over TCP on the shaped interface alone; ranks give way while they wait, since they
+// share cores; mpirun ends with its ranks.
+std::vector<std::string> mpirun(const std::vector<int>& hosts, bool shaped,
+                                const std::string& agent_path) {
+  std::vector<std::string> out{"mpirun", "-np", std::to_string(hosts.size()), "--bind-to", "none"};
+  const std::string interface = shaped ? "e0" : "lo";
+  std::vector<std::string> places;
+  for (int h : hosts)
+    if (shaped) places.push_back(stage_address(h, true) + ":1");
+  if (!shaped) places.push_back("localhost:" + std::to_string(hosts.size()));
+  out.insert(out.end(), {"--host", fmt::format("{}", fmt::join(places, ","))});
+  const auto mca = [&](const char* name, const std::string& value) {
+    out.insert(out.end(), {"--mca", name, value});
+  };
+  mca("btl", "tcp,self");
+  mca("btl_tcp_if_include", interface);
+  mca("oob_tcp_if_include", interface);
+  mca("mpi_yield_when_idle", "1");
+  mca("orte_keep_fqdn_hostnames", "1");
+  if (shaped) {
+    mca("plm_rsh_agent", "/bin/sh " + agent_path);
+    mca("plm_rsh_no_tree_spawn", "1");
+    out.emplace_back("--leave-session-attached");
+  }
+  return out;
+}
+
+std::string first_words(const std::string& program, const std::vector<std::string>& arguments) {
+  int out[2];
+  if (::pipe(out) != 0) throw std::runtime_error("no pipe");
+  pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("no process can be started");
+  if (child == 0) {
+    ::close(out[0]);
+    std::vector<std::string> command{program};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    try {
+      become_command(command, out[1]);
+    } catch (const std::exception&) {
+    }
+    ::_exit(127);
+  }
+  ::close(out[1]);
+  std::string text;
+  char block[256];
+  for (ssize_t n; (n = ::read(out[0], block, sizeof block)) > 0;)
+    text.append(block, static_cast<std::size_t>(n));
+  ::close(out[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text.substr(0, text.find('\n'))
+                                                       : std::string();
+}
+
+}  // namespace
+
+Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiOptions& options) {
+  auto ranks = static_cast<int>(hosts.size());
+  MemoryFile workload(options.workload);
+  MemoryFile answer;
+  MemoryFile log;
+  SharedMemory memory(sizeof(MpiShared));
+  auto* shared = new (memory.data()) MpiShared{};
+  double load = machine_load();
+  auto play = [&](int rank, bool shaped) {
+    shared->holder[rank] = ::getpid();
+    shared->rendezvous.meet(0, ranks);
+    while (rank > 0) ::pause();
+    MemoryFile script(shaped ? agent(hosts, *shared) : "");
+    // Other processes find this one's files by its number.
+    const auto path = [](const MemoryFile& f) {
+      return fmt::format("/proc/{}/fd/{}", ::getpid(), f.descriptor());
+    };
+    for (const auto& [name, value] : options.environment) set_variable(name.c_str(), value);
+    set_variable("OMPI_ALLOW_RUN_AS_ROOT", "1");
+    set_variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    std::vector<std::string> command = mpirun(hosts, shaped, path(script));
+    for (const auto& [name, value] :
+         {std::pair{"PYTHONDONTWRITEBYTECODE", "1"}, std::pair{"OMP_NUM_THREADS", "1"},
+          std::pair{"DDPSIM_HOSTS", shaped ? "namespaces" : "loopback"}})
+      command.insert(command.end(), {"-x", fmt::format("{}={}", name, value)});
+    command.insert(command.end(), {options.python, options.script, "--out", path(answer)});
+    if (!options.workload.empty()) command.insert(command.end(), {"--workload", path(workload)});
+    if (shaped)
+      command.insert(command.end(), {"--hosts", fmt::format("{}", fmt::join(hosts, ","))});
+    command.insert(command.end(), options.arguments.begin(), options.arguments.end());
+    if (!shaped) become_command(command, log.descriptor());
+    std::string line;
+    for (const std::string& word : command) line += quoted(word) + " ";
+    MemoryFile run("exec " + line + "\n");
+    become_command({"/bin/sh", "-c", "exec " + as_host(hosts[0], "sh " + path(run))},
+                   log.descriptor());
+  };
+  StageResult stage;
+  try {
+    stage =
+        run_stage(cluster, hosts, 1, options.loopback, options.timeout_s, shared->rendezvous, play);
+  } catch (const std::runtime_error& e) {
+    std::string why = said(log.text(), "ddpsim_mpi: ");
+    throw std::runtime_error(why.empty() ? e.what() : why);
+  }
+  Run run = io::read_run(io::parse_json(answer.text(), "ddpsim_mpi.py"), "ddpsim_mpi.py");
+  Run here = measured_run(run.evidence, stage, load);
+  here.origin.backend = "mpi";
+  here.origin.compute = run.origin.compute;
+  here.origin.software = run.origin.software;
+  run.origin = here.origin;
+  run.quality.load = std::max(run.quality.load, load);
+  for (const std::string& why : here.quality.reasons) add_noise(run.quality, why);
+  return run;
+}
+
+std::string open_mpi_version(const std::string& python) {
+  // "mpirun (Open MPI) 4.1.4"
+  const std::string name = first_words("mpirun", {"--version"});
+  if (name.find("(Open MPI)") == std::string::npos)
+    throw std::runtime_error("there is no Open MPI here (Debian: openmpi-bin)");
+  if (first_words(python, {"-c", "import mpi4py, numpy; print(mpi4py.__version__)"}).empty())
+    throw std::runtime_error(
+        python + " has no mpi4py (Debian: python3-mpi4py; or name another with --python)");
+  return name.substr(name.rfind(' ') + 1);
+}
+
+}  // namespace ddpsim::calib
