@@ -85,6 +85,7 @@ struct Communicator {
   nccl::P2pOperation messages;
   Backend backend = Backend::Nccl;
   OpenMpi mpi;  // of backend mpi
+  int server = -1;  // device beside whose NIC a parameter server is (servers.h); -1 = none
   // Of a job's Program::groups, in their order (make_joint).
   std::vector<Communicator> groups;
   // Of groups that were joined: each of them by itself; empty = this one stands for all.

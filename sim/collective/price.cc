@@ -3,6 +3,7 @@
 
 #include "sim/collective/nccl.h"
 #include "sim/collective/price_terms.h"
+#include "sim/collective/servers.h"
 
 namespace ddpsim::collective {
 
@@ -70,6 +71,7 @@ std::string missing_transport(const topology::Fabric& f, const Profile& p) {
 }
 
 bool performs(const Communicator& c, Operation operation) {
+  if (c.server >= 0 && operation != Operation::Push && operation != Operation::Pull) return false;
   switch (operation) {
     case Operation::AllReduce:
     case Operation::Broadcast:
@@ -82,12 +84,16 @@ bool performs(const Communicator& c, Operation operation) {
       return c.all_to_all > 0 || (c.ranks() < 2 && c.backend == Backend::Nccl);
     case Operation::SendRecv:
       return false;
+    case Operation::Push:
+    case Operation::Pull:
+      return c.server >= 0;
   }
   return false;
 }
 
 Price price(const Communicator& c, const Profile& p, Level level, Operation operation, Bytes size,
             DType type) {
+  if (c.server >= 0) return server_price(c, p, level, operation, size);
   if (operation == Operation::Broadcast) return broadcast(c, p, level, size);
   if (operation == Operation::AllReduce) return all_reduce(c, p, level, size, type);
   if (c.ranks() < 2) return nothing(c, p);

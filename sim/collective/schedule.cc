@@ -87,7 +87,7 @@ bool performs(Algorithm a, Operation o, int ranks) {
     case Algorithm::Torus2d:
       return o == Operation::AllReduce;
     case Algorithm::Direct:
-      return !rooted;
+      return !rooted && o != Operation::Push && o != Operation::Pull;
     case Algorithm::BinomialTree:
       return rooted;
     case Algorithm::BasicLinear:

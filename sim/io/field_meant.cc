@@ -29,4 +29,16 @@ std::string field_meant(const std::string& name) {
   return {};
 }
 
+std::string setting_meant(const std::string& field, bool on) {
+  if (field == "workload.precision")
+    return on ? "bf16 (or fp16), with workload.casting=autocast" : "fp32";
+  if (field == "workload.compile")
+    return on ? "regional (each block by itself), buckets "
+                "(torch.compile(DistributedDataParallel(model))) or whole"
+              : "none";
+  if (field == "workload.checkpointing")
+    return on ? "full (each block again in backward) or selective" : "none";
+  return {};
+}
+
 }  // namespace ddpsim::io

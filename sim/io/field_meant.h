@@ -9,4 +9,8 @@ namespace ddpsim::io {
 // "cluster.hosts", ..., "ranks", or "workload"; "" = none that is known.
 std::string field_meant(const std::string& name);
 
+// What a field is set to by somebody who says true or false of it: "bf16 with
+// workload.casting=autocast"; "" = it takes such an answer, or nothing is meant by it.
+std::string setting_meant(const std::string& field, bool on);
+
 }  // namespace ddpsim::io

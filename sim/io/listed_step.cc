@@ -47,9 +47,12 @@ class OperationReader {
       op.dtype = op.bytes % 4 == 0 ? DType::Int32 : DType::UInt8;
     if (communicates) {
       if (o.has("group")) op.group = group_number(o.at("group"));
-      if (o.has("root") && is_broadcast(c.kind) && op.group == 0)
+      if (o.has("root") && (is_broadcast(c.kind) || c.kind.operation == Operation::Reduce))
         op.root = static_cast<std::int32_t>(
-            between(o.at("root"), 0, std::max(1, file_.ranks) - 1, "a rank of the job,"));
+            op.group == 0
+                ? between(o.at("root"), 0, std::max(1, file_.ranks) - 1, "a rank of the job,")
+                : between(o.at("root"), 0, file_.program.groups[op.group - 1u].size - 1,
+                          "a rank of its group,"));
       if (op.root > 0) file_.of_any_ranks = false;
       check_collective(o, op, c, sliced, slices);
     } else if (is_input(c.kind) && op.lane != Lane::Host && number_of(op.lane) < kLanes)
@@ -141,6 +144,12 @@ class OperationReader {
   // A list of ranks stands for all groups of its size, as far apart: what one rank's recording says
   // of the others.
   std::uint8_t group_number(const Reader& r) {
+    for (std::size_t k = 0; k < file_.program.groups.size(); ++k)
+      if (const RankGroups& g = file_.program.groups[k];
+          g.server >= 0 && r.json().is_string() && r.text() == g.name) {
+        file_.of_any_ranks = false;
+        return static_cast<std::uint8_t>(k + 1);
+      }
     const std::vector<std::int64_t> ranks =
         read_group(r, file_.ranks, head_.rank, file_.program.groups);
     if (ranks.empty()) return 0;

@@ -11,7 +11,16 @@ constexpr const char* kPostLocal =
     "its steps in subgroups are not modelled; --plan local_sgd is without them "
     "(post_local_gradient_allreduce=False), averaging every accumulation_steps batches";
 constexpr const char* kServers =
-    "parameter servers are not modelled; gradients are all-reduced (--plan pytorch_ddp)";
+    "it is --plan parameter_server --set servers=4 (synchronous=true: all workers together; "
+    "staleness=3: at most three steps ahead of the slowest)";
+constexpr const char* kTensorflow =
+    "TensorFlow's strategies are --plan mirrored (MirroredStrategy, one host) and --plan "
+    "multi_worker_mirrored (MultiWorkerMirroredStrategy), and --plan parameter_server "
+    "(ParameterServerStrategy)";
+constexpr const char* kAccelerate =
+    "it wraps the model in PyTorch's own: by default --plan pytorch_ddp, with an FSDP plugin "
+    "--plan "
+    "fsdp (version 2: fsdp2), with DeepSpeed --plan zero --set stage=2";
 constexpr Nearest kNearest[] = {
     {"powersgd", "PowerSGD is a hook of pytorch_ddp (--plan pytorch_ddp --set comm_hook=powerSGD)"},
     {"=amp",
@@ -23,13 +32,33 @@ constexpr Nearest kNearest[] = {
     {"checkpointing",
      "activation checkpointing is the workload's (--set workload.checkpointing=full)"},
     {"compile",
-     "compiled models are not modelled; what one GPU was measured to take can be given "
-     "(--measured-step 97ms), with --plan pytorch_ddp"},
+     "compilation is the workload's (--set workload.compile=buckets is "
+     "torch.compile(DistributedDataParallel(model)); regional compiles each block, whole the "
+     "model); "
+     "what one GPU was measured to take can be given instead (--measured-step 97ms)"},
     {"sync_batch_norm", "it is a knob of pytorch_ddp (--set sync_batch_norm=true)"},
     {"syncbatchnorm", "it is a knob of pytorch_ddp (--set sync_batch_norm=true)"},
-    {"mirrored",
-     "TensorFlow's strategies are not modelled; with bytes_per_pack=0 they all-reduce everything "
-     "at once after backward, as --plan averaging --set granularity=flat does"},
+    {"mirrored", kTensorflow},
+    {"collectiveallreduce", kTensorflow},
+    {"tensorflow", kTensorflow},
+    {"tf.distribute", kTensorflow},
+    {"keras", kTensorflow},
+    {"=tf", kTensorflow},
+    {"accelerate", kAccelerate},
+    {"huggingface", kAccelerate},
+    {"transformers", kAccelerate},
+    {"=trainer", kAccelerate},
+    {"lightning",
+     "its strategy=\"ddp\" is --plan pytorch_ddp, \"fsdp\" is --plan fsdp, \"deepspeed_stage_2\" "
+     "is "
+     "--plan zero --set stage=2"},
+    {"=ps", kServers},
+    {"=ssp", kServers},
+    {"stale", kServers},
+    {"byteps", kServers},
+    {"ps-lite", kServers},
+    {"ps_lite", kServers},
+    {"pslite", kServers},
     {"parameterserver", kServers},
     {"parameter_server", kServers},
     {"post_localsgd", kPostLocal},

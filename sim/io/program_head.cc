@@ -44,6 +44,21 @@ void read_job(const Reader& r, ProgramHead& head) {
   }
   if (r.has("rank")) head.rank = r.at("rank").small(0, (1 << 20) - 1);
   program.groups = read_groups(r, head.file.ranks);
+  if (r.has("servers")) {
+    const Reader s = r.at("servers");
+    s.only({"count", "synchronous", "staleness", "own_hosts"});
+    Servers& servers = program.servers.emplace();
+    servers.count = s.at("count").small(1, static_cast<int>(kMostServers));
+    if (s.has("synchronous")) servers.synchronous = s.at("synchronous").boolean();
+    if (s.has("staleness")) servers.staleness = s.at("staleness").small(-1, 1'000'000);
+    if (s.has("own_hosts")) servers.own_hosts = s.at("own_hosts").boolean();
+  }
+  for (const RankGroups& g : program.groups)
+    if (g.server >= 0 && (!program.servers || g.server >= program.servers->count))
+      r.at("groups")
+          .at(g.name.c_str())
+          .at("server")
+          .fail("is a number below the count of the file's \"servers\"");
   head.placed = r.has("device");
   if (head.placed) {
     auto stated = static_cast<DeviceKind>(r.at("device").choice({"cpu", "gpu"}));

@@ -78,7 +78,12 @@ std::vector<RankGroups> read_groups(const Reader& file, std::int64_t ranks) {
   if (!all.json().is_object()) all.fail("expected an object: {\"shard\": {\"size\": 8, ...}}");
   for (const auto& [name, unused] : all.json().items()) {
     Reader g = all.at(name.c_str());
-    g.only({"size", "stride"});
+    g.only({"size", "stride", "server"});
+    if (g.has("server")) {
+      out.push_back({name, static_cast<int>(std::max<std::int64_t>(1, ranks)), 1,
+                     g.at("server").small(0, static_cast<int>(kMostServers) - 1)});
+      continue;
+    }
     RankGroups group{name, g.at("size").small(1, 1 << 20), g.at("stride").small(1, 1 << 20)};
     std::int64_t block = std::int64_t{group.size} * group.stride;
     if (name.empty() || name == "world") g.fail("\"" + name + "\" is no name for a group");

@@ -204,6 +204,14 @@ System read_system(const Reader& r) {
     return System::DataParallel;
   if (lower_case(name) == "localsgd" || name == "local-sgd" || is_diloco(name))
     return System::LocalSgd;
+  if (name == "ParameterServerStrategy" || name == "parameter-server" ||
+      name == "parameter_servers" || name == "tf.distribute.ParameterServerStrategy")
+    return System::ParameterServer;
+  if (name == "MirroredStrategy" || name == "tf.distribute.MirroredStrategy")
+    return System::Mirrored;
+  if (name == "MultiWorkerMirroredStrategy" || name == "mwms" || name == "multi-worker-mirrored" ||
+      name == "tf.distribute.MultiWorkerMirroredStrategy")
+    return System::MultiWorkerMirrored;
   if (name == "zero-redundancy" || name == "ZeroRedundancyOptimizer") return System::ZeroRedundancy;
   if (zero_stage_of(name)) return System::Zero;
   std::vector<const char*> names;
@@ -212,7 +220,9 @@ System read_system(const Reader& r) {
     names.push_back(s.name);
   }
   if (lower_case(name).find("deepspeed") != std::string::npos)
-    r.fail("DeepSpeed's ZeRO is system \"zero\", with knob stage (1, 2 or 3)");
+    r.fail(
+        "DeepSpeed's ZeRO is system \"zero\", with knob stage (1, 2 or 3): --plan zero --set "
+        "stage=2");
   if (lower_case(name).find("megatron") != std::string::npos)
     r.fail(
         "Megatron-LM's data parallelism is system \"megatron\"; the distributed optimizer is its "
@@ -369,6 +379,14 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
 
 namespace {
 
+// What was typed, or what somebody means who says true or false.
+std::string meant(const std::string& field, const std::string& value) {
+  const bool on = value == "true" || value == "True";
+  if (!on && value != "false" && value != "False") return value;
+  const std::string setting = setting_meant(field, on);
+  return setting.empty() ? value : setting;
+}
+
 // The element of a list that a path names.
 Json& element(Json& list, const std::string& key, const Setting& s) {
   auto index = parse_integer(key);
@@ -435,10 +453,11 @@ Setting parse_setting(const std::string& text) {
                head == "jitter" || head == "stragglers" || head == "other_jobs" ||
                head == "compute" || head == "measured_step" || head == "input" || head == "plan";
     if (std::string field = field_meant(head); s.path.size() == 1 && !field.empty())
-      throw InputError{"--set " + text,
-                       field == "workload"
-                           ? "a plan has no \"" + head + "\"; write --workload " + value
-                           : "a plan has no \"" + head + "\"; write " + field + "=" + value};
+      throw InputError{
+          "--set " + text,
+          field == "workload"
+              ? "a plan has no \"" + head + "\"; write --workload " + value
+              : "a plan has no \"" + head + "\"; write " + field + "=" + meant(field, value)};
     if (s.path.size() == 1 && names_variable(head) && !strategy::owner_of(head))
       s.path.insert(s.path.begin(), "environment");
     if (!top) s.path.insert(s.path.begin(), "plan");
@@ -453,12 +472,16 @@ Setting parse_setting(const std::string& text) {
     throw InputError{
         "--set " + text,
         "would take away the whole plan; set a field of it, for example --set bucket_cap_mb=null"};
+  // "workload.compile=true": which of its settings.
+  if (s.target == Target::Workload && s.path.size() == 1)
+    if (std::string field = "workload." + s.path[0]; meant(field, value) != value)
+      throw InputError{"--set " + text, "write " + field + "=" + meant(field, value)};
   // "cluster.nodes=4", "workload.batch_size=64": what other programs call it.
   if (s.target != Target::Scenario && s.path.size() == 1) {
     std::string field = field_meant(s.path[0]);
     bool structured = Json::accept(value) && parse_json(value, "--set " + text).is_structured();
     if (!structured && field.starts_with(head + ".") && field != head + "." + s.path[0])
-      throw InputError{"--set " + text, "write " + field + "=" + value};
+      throw InputError{"--set " + text, "write " + field + "=" + meant(field, value)};
   }
   s.value = Json::accept(value) ? parse_json(value, "--set " + text) : Json(value);
   // Versions look like numbers ("2.7", "2.11") and are not.

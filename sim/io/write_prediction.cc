@@ -44,6 +44,11 @@ OrderedJson write_summary(const predict::Prediction& p) {
   if (const auto& v = p.stragglers)
     j["stragglers"] = {
         {"ranks", v->ranks}, {"cv", v->cv}, {"factor", v->factor}, {"time_ps", v->time.ps}};
+  if (const auto& v = p.paces)
+    j["workers"] = {{"steps_per_s", v->steps_per_s},
+                    {"staleness_mean", v->staleness_mean},
+                    {"staleness_most", v->staleness_most},
+                    {"staleness_share", v->staleness_share}};
   j["overlap"] = s.overlap;
   // A program whose batch is not known has none.
   j["samples_per_s"] = p.samples_per_s > 0 ? OrderedJson(p.samples_per_s) : OrderedJson(nullptr);

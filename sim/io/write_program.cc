@@ -76,7 +76,15 @@ OrderedJson write_program(const Program& p, const Workload& w, int ranks) {
   j["worker_threads"] = p.worker_threads;
   if (!p.streams.empty()) j["streams"] = p.streams;
   for (const RankGroups& g : p.groups)
-    j["groups"][g.name] = {{"size", g.size}, {"stride", g.stride}};
+    if (g.server >= 0)
+      j["groups"][g.name] = {{"server", g.server}};
+    else
+      j["groups"][g.name] = {{"size", g.size}, {"stride", g.stride}};
+  if (p.servers)
+    j["servers"] = {{"count", p.servers->count},
+                    {"synchronous", p.servers->synchronous},
+                    {"staleness", p.servers->staleness},
+                    {"own_hosts", p.servers->own_hosts}};
   if (p.core_share >= 0) j["core_share"] = p.core_share;
   if (p.at_once > 0) j["at_once"] = p.at_once;
   if (p.products < 1) j["products"] = p.products;

@@ -6,7 +6,8 @@ namespace ddpsim {
 namespace {
 
 constexpr std::array<const char*, kOperations> kOperationNames{
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "send_recv"};
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
+    "all_to_all", "send_recv",      "push",       "pull"};
 constexpr std::array<const char*, kAlgorithms> kAlgorithmNames{"ring",
                                                                "double_binary_tree",
                                                                "recursive_doubling",

@@ -15,9 +15,11 @@ enum class Operation : std::uint8_t {
   Broadcast,
   Reduce,
   AllToAll,
-  SendRecv
+  SendRecv,
+  Push,  // from each rank to a parameter server, and from it to each (RankGroups::server)
+  Pull
 };
-inline constexpr int kOperations = 7;
+inline constexpr int kOperations = 9;
 // Those from Nvls to Pat are NCCL's on GPUs; the others are step lists (collective/schedule.h).
 enum class Algorithm : std::uint8_t {
   Ring,

@@ -12,8 +12,9 @@ namespace ddpsim {
 
 const char* name_of(System s) {
   constexpr std::array<const char*, kSystems> kNames{
-      "pytorch_ddp",     "averaging", "fsdp", "fsdp2",         "horovod",  "zero",
-      "zero_redundancy", "megatron",  "apex", "data_parallel", "local_sgd"};
+      "pytorch_ddp",           "averaging",       "fsdp", "fsdp2",         "horovod",   "zero",
+      "zero_redundancy",       "megatron",        "apex", "data_parallel", "local_sgd", "mirrored",
+      "multi_worker_mirrored", "parameter_server"};
   return kNames[static_cast<std::size_t>(s)];
 }
 const char* name_of(Sharding s) {
@@ -39,12 +40,29 @@ const char* name_of(CommHook h) {
   return kNames[static_cast<std::size_t>(h)];
 }
 
+bool goes_apart(const Plan& plan) {
+  return plan.system == System::ParameterServer && !plan.parameter_server.synchronous;
+}
+
 bool offloads(const Plan& plan) {
   return (plan.system == System::Zero && plan.zero.offload_optimizer) ||
          ((plan.system == System::Fsdp || plan.system == System::Fsdp2) && plan.fsdp.cpu_offload);
 }
 
+// TensorFlow's ring is a ring over TCP: ddpsim's own. AUTO gives no hint, and then it is that
+// (collective_param_resolver_local.cc, AssignCollectiveType).
+bool rings_by_itself(const Plan& plan, DeviceKind device) {
+  if (!is_mirrored(plan.system)) return false;
+  if (device == DeviceKind::Cpu) return true;
+  const bool one_host = plan.system == System::Mirrored;
+  return plan.mirrored.implementation.value_or(one_host ? TensorflowCollective::Nccl
+                                                        : TensorflowCollective::Auto) !=
+         TensorflowCollective::Nccl;
+}
+
 Backend backend_of(const Plan& plan, DeviceKind device) {
+  if (!plan.backend && (rings_by_itself(plan, device) || plan.system == System::ParameterServer))
+    return Backend::Tcp;
   return plan.backend.value_or(device == DeviceKind::Gpu ? Backend::Nccl : Backend::Gloo);
 }
 
@@ -214,11 +232,11 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
     if (device != DeviceKind::Gpu) return {"/workload", "CUDA graphs are of a GPU"};
     bool whole = p.system == System::PytorchDdp || p.system == System::Averaging;
     if (!whole || p.find_unused_parameters)
-      return {
-          "/workload",
-          "a step with find_unused_parameters, Horovod, FSDP, ZeRO, Megatron-LM, Apex, "
-          "nn.DataParallel or local SGD is not replayed as a CUDA graph: its host decides while "
-          "it runs (cuda_graphs=false)"};
+      return {"/workload",
+              "a step with find_unused_parameters, Horovod, FSDP, ZeRO, Megatron-LM, Apex, "
+              "nn.DataParallel, local SGD or TensorFlow is not replayed as a CUDA graph: its host "
+              "decides while "
+              "it runs (cuda_graphs=false)"};
   }
   const bool whole = p.system == System::PytorchDdp || p.system == System::ZeroRedundancy ||
                      p.system == System::Averaging || p.system == System::Horovod;
@@ -331,6 +349,10 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
     if (auto problem = check_data_parallel(p, device)) return problem;
   if (p.system == System::LocalSgd)
     if (auto problem = check_local_sgd(w)) return problem;
+  if (p.system == System::ParameterServer)
+    if (auto problem = check_parameter_server(p, w)) return problem;
+  if (is_mirrored(p.system))
+    if (auto problem = check_mirrored(p, w, device)) return problem;
   if (is_on_ddp(p.system))
     if (auto problem = check_ddp(p, w, device)) return problem;
   if (p.system == System::Horovod) {

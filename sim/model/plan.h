@@ -25,9 +25,16 @@ enum class System : std::uint8_t {
   Megatron,
   Apex,
   DataParallel,
-  LocalSgd
+  LocalSgd,
+  Mirrored,
+  MultiWorkerMirrored,
+  ParameterServer
 };
-inline constexpr int kSystems = 11;
+inline constexpr int kSystems = 14;
+// TensorFlow's.
+constexpr bool is_mirrored(System s) {
+  return s == System::Mirrored || s == System::MultiWorkerMirrored;
+}
 // Gradients in DDP's buckets: what DDP's knobs are of.
 constexpr bool is_on_ddp(System s) {
   return s == System::PytorchDdp || s == System::ZeroRedundancy;
@@ -184,6 +191,45 @@ struct ApexPlan {
 // So many buckets are on streams of their own; another is the input pipeline's (kMostStreams).
 inline constexpr std::int64_t kMostApexStreams = 6;
 
+// tf.distribute.CrossDeviceOps, and CommunicationImplementation.
+enum class CrossDeviceOps : std::uint8_t {
+  CollectiveAllReduce,
+  NcclAllReduce,
+  HierarchicalCopyAllReduce,
+  ReductionToOneDevice
+};
+enum class TensorflowCollective : std::uint8_t { Auto, Ring, Nccl };
+// TensorFlow's MirroredStrategy and MultiWorkerMirroredStrategy, 2.x.
+struct MirroredPlan {
+  CrossDeviceOps cross_device_ops = CrossDeviceOps::CollectiveAllReduce;
+  std::optional<TensorflowCollective>
+      implementation;               // default: NCCL of one host's GPUs, else AUTO
+  std::int64_t bytes_per_pack = 0;  // 0 = one pack
+  std::int64_t num_packs = 1;       // of NcclAllReduce and HierarchicalCopyAllReduce; 0 = none
+  bool mean = false;                // ReduceOp.MEAN
+  bool eager = false;               // no tf.function
+};
+
+// Where variables are, and into which parts they are cut (tf.distribute.experimental.partitioners).
+enum class ServerPlacement : std::uint8_t { RoundRobin, BySize };
+enum class VariablePartitioner : std::uint8_t { None, FixedShards, MinSize, MaxSize };
+// TensorFlow's ParameterServerStrategy, and the synchronous and bounded kinds of others.
+struct ParameterServerPlan {
+  std::int64_t servers = 1;
+  bool own_hosts = false;       // server_hosts=own
+  bool synchronous = false;     // one update of all ranks' gradients
+  std::int64_t staleness = -1;  // steps ahead of the slowest rank; -1 = any number
+  ServerPlacement placement = ServerPlacement::RoundRobin;
+  VariablePartitioner variable_partitioner = VariablePartitioner::None;
+  std::int64_t max_shards = 0;            // of a variable; 0 = as many as servers
+  std::int64_t shard_bytes = 256 * 1024;  // min_shard_bytes, max_shard_bytes
+  bool pull_after_push = false;           // pull=after_push
+};
+inline constexpr std::int64_t kMostServers = 100;
+// Ranks are in steps of their own.
+struct Plan;
+bool goes_apart(const Plan& plan);
+
 // torch.distributed.optim.ZeroRedundancyOptimizer, beside DDP's knobs.
 struct ZeroRedundancyPlan {
   bool parameters_as_bucket_view = false;
@@ -227,6 +273,8 @@ struct Plan {
   ZeroRedundancyPlan zero_redundancy;
   MegatronPlan megatron;
   ApexPlan apex;
+  MirroredPlan mirrored;
+  ParameterServerPlan parameter_server;
   // local_sgd: accumulation_steps are the steps of a round
   OuterOptimizer outer_optimizer = OuterOptimizer::None;
 };

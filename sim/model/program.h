@@ -93,6 +93,14 @@ constexpr bool is_broadcast(OpKind k) {
 constexpr bool is_move(OpKind k) {
   return k.does == Does::Move;
 }
+// Between ranks and a parameter server.
+constexpr bool is_served(OpKind k) {
+  return is_collective(k) && (k.operation == Operation::Push || k.operation == Operation::Pull);
+}
+// A server's own work on what was pushed to it: the rank waits for it beside what it does.
+constexpr bool is_server_work(OpKind k) {
+  return k.does == Does::Wait && k.phase == Phase::Update && k.of == Of::Bucket;
+}
 // A collective, a copy to or from the host, or waiting for one.
 constexpr bool is_communication(OpKind k) {
   return is_collective(k) || is_move(k) || k.does == Does::Wait;
@@ -173,6 +181,8 @@ struct RankGroups {
   std::string name;  // a system's word: "shard"
   int size = 1;
   int stride = 1;
+  // All ranks, and this parameter server of the job's: Operation::Push and Pull. -1 = ranks alone.
+  int server = -1;
   friend bool operator==(const RankGroups&, const RankGroups&) = default;
 };
 // Of each group, its ranks in order.
@@ -243,6 +253,17 @@ struct Coordination {
   int batch = 1;                   // tensors that one kernel copies
 };
 
+// Parameter servers: processes on hosts, which are no ranks. What a server does with what was
+// pushed to it (is_served) takes its own time, one thing beside another.
+struct Servers {
+  int count = 1;
+  bool synchronous = false;     // a server waits for all ranks' gradients, and updates once
+  std::int64_t staleness = -1;  // else: steps that a rank may be ahead of the slowest; -1 = any
+  bool own_hosts = false;       // false: on the hosts of the ranks, in turn
+  // Ranks go at their own pace.
+  bool apart() const { return !synchronous; }
+};
+
 struct Program {
   DeviceKind device = DeviceKind::Gpu;
   Backend backend = Backend::Nccl;
@@ -254,6 +275,7 @@ struct Program {
   std::vector<std::string> streams;  // a system's own: "unshard"; at most kMostStreams
   std::vector<RankGroups> groups;    // that collectives are of, besides all ranks
   std::optional<Coordination> coordination;
+  std::optional<Servers> servers;
   double products = 1;              // as StepTimes::products
   Held resident{};                  // memory where a step begins
   bool activations_known = false;   // and in `memory`

@@ -53,6 +53,95 @@ Problem check_data_parallel(const Plan& p, DeviceKind device) {
   return {};
 }
 
+Problem check_mirrored(const Plan& p, const Workload& w, DeviceKind device) {
+  const MirroredPlan& m = p.mirrored;
+  const bool collective = m.cross_device_ops == CrossDeviceOps::CollectiveAllReduce;
+  Plan free = p;
+  free.backend.reset();
+  if (p.backend && *p.backend != backend_of(free, device))
+    return {"/plan/backend", std::string("follows from implementation, which makes it ") +
+                                 name_of(backend_of(free, device)) +
+                                 " here (NCCL: nccl; RING and AUTO: tcp); leave it out"};
+  if (!collective && device == DeviceKind::Cpu)
+    return {"/plan/cross_device_ops", "is modelled on GPUs; on CPUs: collective_all_reduce"};
+  if (device == DeviceKind::Cpu && m.implementation == TensorflowCollective::Nccl)
+    return {"/plan/implementation", "NCCL needs GPUs; on CPUs: RING"};
+  if (!collective && m.implementation)
+    return {
+        "/plan/implementation",
+        "is of cross_device_ops collective_all_reduce; the others are NCCL's, or copies between "
+        "GPUs"};
+  if (!collective && m.bytes_per_pack != 0)
+    return {"/plan/bytes_per_pack",
+            "is of cross_device_ops collective_all_reduce; the others pack by num_packs"};
+  if (!collective && m.eager)
+    return {"/plan/eager", "is modelled of cross_device_ops collective_all_reduce"};
+  if (m.bytes_per_pack < 0 || m.bytes_per_pack > std::int64_t{1} << 40)
+    return {"/plan/bytes_per_pack", "0 (one pack) to 2^40 bytes"};
+  const bool packs = m.cross_device_ops == CrossDeviceOps::NcclAllReduce ||
+                     m.cross_device_ops == CrossDeviceOps::HierarchicalCopyAllReduce;
+  if (!packs && m.num_packs != MirroredPlan{}.num_packs)
+    return {"/plan/num_packs",
+            "is of cross_device_ops nccl_all_reduce and hierarchical_copy_all_reduce; "
+            "collective_all_reduce packs by bytes_per_pack"};
+  constexpr std::int64_t kMostPacks = 10'000;
+  if (m.num_packs < 0 || m.num_packs > std::min(kMostPacks, w.elements()))
+    return {"/plan/num_packs",
+            "0 (each gradient by itself) to 10,000, and at most an element each"};
+  for (const Tensor& t : w.tensors)
+    if (t.dtype != w.tensors.front().dtype && !m.eager && m.num_packs > 0)
+      return {"/plan/system",
+              "TensorFlow concatenates gradients of one type, and this workload has two (" +
+                  t.name + " is " + name_of(t.dtype) +
+                  "): --set eager=true reduces them one by one"};
+  if (w.compile != Compile::None)
+    return {"/workload/compile",
+            "torch.compile is PyTorch's, and XLA is not modelled; what one device takes for a step "
+            "can be given (--measured-step 97ms), with workload.compile=none"};
+  return {};
+}
+
+Problem check_parameter_server(const Plan& p, const Workload& w) {
+  const ParameterServerPlan& s = p.parameter_server;
+  if (p.backend && *p.backend != Backend::Tcp)
+    return {"/plan/backend",
+            "workers and servers send one another messages over the network (tcp); leave it out"};
+  if (s.servers < 1 || s.servers > kMostServers)
+    return {"/plan/servers", "1 to " + std::to_string(kMostServers) + " servers"};
+  if (s.staleness < -1 || s.staleness > 1'000'000)
+    return {"/plan/staleness", "steps ahead of the slowest worker: 0 to 1,000,000, or -1 (any)"};
+  if (s.synchronous && s.staleness != -1)
+    return {"/plan/staleness",
+            "is of workers that go at their own pace; synchronous ones are in the same step (leave "
+            "out one of the two)"};
+  if (s.max_shards < 0 || s.max_shards > 100'000)
+    return {"/plan/max_shards", "shards of a variable: 1 to 100,000; 0 = as many as servers"};
+  if (s.shard_bytes < 1 || s.shard_bytes > std::int64_t{1} << 40)
+    return {"/plan/shard_bytes", "1 to 2^40 bytes"};
+  const ParameterServerPlan initial;
+  const VariablePartitioner how = s.variable_partitioner;
+  if (how == VariablePartitioner::None && s.max_shards != initial.max_shards)
+    return {"/plan/max_shards",
+            "is of a variable_partitioner (fixed_shards, min_size or max_size), and the plan has "
+            "none"};
+  if (how != VariablePartitioner::MinSize && how != VariablePartitioner::MaxSize &&
+      s.shard_bytes != initial.shard_bytes)
+    return {"/plan/shard_bytes", "is of variable_partitioner min_size and max_size"};
+  if (loop_work(w).clip > 0 || loop_work(w).unscale > 0)
+    return {"/workload/loop",
+            "servers update each variable when its gradient is there, and no worker has the "
+            "gradients of all: without clipping and without a GradScaler (--set workload.loop={}, "
+            "workload.precision=bf16)"};
+  if (w.casting == Casting::MasterWeights)
+    return {"/workload/casting",
+            "servers have the only copy of weights: workload.casting=autocast, or pure"};
+  if (w.compile != Compile::None)
+    return {"/workload/compile",
+            "torch.compile is PyTorch's; what one device takes for a step can be given "
+            "(--measured-step 97ms), with workload.compile=none"};
+  return {};
+}
+
 Problem check_local_sgd(const Workload& w) {
   if (loop_work(w).clip > 0 || loop_work(w).unscale > 0)
     return {"/workload/loop",

@@ -96,6 +96,8 @@ bool defined(Operation op, Algorithm a, Protocol p) {
       return a != Algorithm::Pat;
     case Operation::AllToAll:
     case Operation::SendRecv:
+    case Operation::Push:  // of parameter servers: no operation of NCCL
+    case Operation::Pull:
       return false;
   }
   return false;

@@ -5,7 +5,9 @@
 #include <set>
 
 #include "sim/collective/nccl.h"
+#include "sim/collective/servers.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/server_places.h"
 #include "sim/strategy/fsdp.h"
 #include "sim/strategy/systems.h"
 
@@ -208,7 +210,12 @@ const collective::Communicator& Communicators::get(const Question& q, const Prog
   const std::vector<int> exchanges = exchanging(program);
   if (program.groups.empty() && exchanges.empty()) return get(q, program.backend);
   std::pair<Key, std::vector<std::pair<int, int>>> key{key_of(q, program.backend), {}};
-  for (const RankGroups& g : program.groups) key.second.emplace_back(g.size, g.stride);
+  std::vector<int> servers;  // devices
+  if (program.servers) servers = server_devices(q.fabric, devices_of(q.scenario), *program.servers);
+  auto device_of = [&](const RankGroups& g) { return servers[static_cast<std::size_t>(g.server)]; };
+  for (const RankGroups& g : program.groups)
+    g.server >= 0 ? key.second.emplace_back(-2, device_of(g))
+                  : key.second.emplace_back(g.size, g.stride);
   for (int group : exchanges) key.second.emplace_back(-1, group);
   std::lock_guard guard(lock_);
   auto it = grouped_.find(key);
@@ -219,7 +226,12 @@ const collective::Communicator& Communicators::get(const Question& q, const Prog
   };
   if (exchange(0)) let_exchange(job);
   for (std::size_t k = 0; k < program.groups.size(); ++k)
-    job.groups.push_back(join(q, key.first, program.groups[k], exchange(static_cast<int>(k) + 1)));
+    if (const RankGroups& g = program.groups[k]; g.server >= 0)
+      job.groups.push_back(
+          collective::make_server_communicator(q.fabric, devices_of(q.scenario), device_of(g)));
+    else
+      job.groups.push_back(
+          join(q, key.first, program.groups[k], exchange(static_cast<int>(k) + 1)));
   return grouped_.emplace(std::move(key), std::move(job)).first->second;
 }
 

@@ -7,6 +7,7 @@
 
 #include "sim/collective/nccl.h"
 #include "sim/collective/price.h"
+#include "sim/predict/server_places.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -83,6 +84,9 @@ bool by_message(const Program& p) {
 }
 
 Problem check_program(const Program& p, const Question& q, Communicators* known) {
+  if (p.servers)
+    if (Problem problem = check_server_places(q.fabric, devices_of(q.scenario), *p.servers))
+      return {"/servers", problem.message};
   Communicators own;
   const collective::Communicator& job = (known ? *known : own).get(q, p);
   std::set<std::tuple<Operation, std::int64_t, std::uint8_t>> seen;

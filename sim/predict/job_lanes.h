@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "sim/predict/job_collectives.h"
+#include "sim/predict/job_servers.h"
 
 namespace ddpsim::predict {
 
@@ -21,10 +21,10 @@ struct Placed {
 // Stream lanes are edges from one operation to the next. A collective is, per class, ready ->
 // (picked up by a worker) -> wait for all classes -> phases of latency and transfer -> done.
 // Consecutive fixed operations that nobody else waits for are built as one task.
-struct JobLanes : JobCollectives {
+struct JobLanes : JobServers {
   JobLanes(Shared& shared, const Program& program, const Communicator& comm, const Profile& profile,
            const std::vector<RankClass>& classes, const SimulationOptions& options)
-      : JobCollectives(shared, program, comm, profile, classes, options),
+      : JobServers(shared, program, comm, profile, classes, options),
         lanes_(kLanes + program.streams.size()) {
     for (const Op& op : program.steady.ops)
       if (is_input(op.kind) && number_of(op.lane) >= kLanes) input_lane_ = number_of(op.lane);
@@ -93,12 +93,14 @@ struct JobLanes : JobCollectives {
     const Op& op = s.ops[i];
     auto lane = static_cast<std::size_t>(op.lane);
     Duration d = duration_of(i, c, steady_index);
+    if (i == 0 && program_.servers && step_ends_.empty()) d += head_start(c);
     bool streamed = op.lane != Lane::Callback;
     bool shares_memory = !memory_flow_.empty() && op.traffic > 0;
     bool on_cores = computes_on_cores() && core_share_ > 0 && is_compute(op.kind) && !shares_memory;
     bool shares_device = shares_memory || on_cores ||
                          (!device_[0].empty() && on_device(op.lane) && is_compute(op.kind));
-    bool waits = op.dep[0] != kNoOp || (decides_ && waits_for_requests(op.kind));
+    bool begins = i == 0 && program_.servers;  // its step, with others
+    bool waits = op.dep[0] != kNoOp || (decides_ && waits_for_requests(op.kind)) || begins;
     TaskId tail = streamed ? tails_[c][lane] : kNoTask;
     Placed& p = placed[i];
     if (streamed && !waits && !shares_device && tail != kNoTask && is_open(c, lane, tail)) {
@@ -118,6 +120,7 @@ struct JobLanes : JobCollectives {
       if (lane == input_lane_ && steady_index == 0 && !step_ends_.empty())
         graph_.add_edge(step_ends_.back()[c], begin);
       link_deps(s, i, placed, begin);
+      if (begins) wait_for_clock(begin, step_ends_);
       p.ready = p.begin = begin;
       p.end = t;
       p.begin_offset = 0;
@@ -168,6 +171,46 @@ struct JobLanes : JobCollectives {
   }
   void close(std::size_t c, std::size_t lane) {
     if (!open_.empty()) open_[c * lanes_ + lane] = kNoTask;
+  }
+
+  // ---- parameter servers
+
+  // Ranks that do not wait for one another come to be spread over a step; here they begin so.
+  Duration head_start(std::size_t c) const {
+    if (!program_.servers->apart()) return {};
+    Duration computes;
+    for (std::size_t i = 0; i < durations_.size(); ++i)
+      if (is_compute(prepared_for_->ops[i].kind)) computes += durations_[i];
+    return {computes.ps * static_cast<std::int64_t>(c) /
+            static_cast<std::int64_t>(classes_.size())};
+  }
+
+  void add_exchange(const StepProgram& s, std::uint32_t i,
+                    std::vector<std::vector<Placed>>& placed) {
+    const Op& op = s.ops[i];
+    std::vector<TaskId> after;
+    std::vector<TaskId> done;
+    if (is_served(op.kind)) {
+      for (std::size_t c = 0; c < classes_.size(); ++c) {
+        after.push_back(graph_.add_fixed({}));
+        link_deps(s, i, placed[c], after.back());
+      }
+      done = add_served(op, after);
+    } else {
+      for (const auto& of_class : placed) after.push_back(of_class[op.dep[0]].end);
+      done = add_server_work(s.ops[op.dep[0]].group, durations_[i], after);
+    }
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      Placed& p = placed[c][i];
+      p.ready = is_served(op.kind) ? after[c] : done[c];
+      p.begin = done[c];
+      p.end = done[c];
+      p.begin_offset = 0;
+      p.end_offset = -1;
+    }
+  }
+  bool is_exchange(const Op& op) const {
+    return program_.servers && (is_served(op.kind) || is_server_work(op.kind));
   }
 
   // ---- collectives

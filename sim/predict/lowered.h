@@ -3,6 +3,7 @@
 
 #include "sim/predict/host_memory.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/server_places.h"
 #include "sim/strategy/lower.h"
 
 namespace ddpsim::predict {
@@ -15,6 +16,8 @@ inline Program lowered(const Question& q, const StepTimes& times,
   timed.winograd = q.profile.kind == DeviceKind::Gpu &&
                    q.profile.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] == 0;
   if (offloads(q.scenario.plan)) timed.host_memory = host_memory(q, level);
+  if (q.scenario.plan.system == System::ParameterServer)
+    timed.host_memory = server_memory(q, level);
   return strategy::lower(timed, q.scenario.plan, steps);
 }
 

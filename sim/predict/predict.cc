@@ -20,6 +20,8 @@
 #include "sim/predict/memory.h"
 #include "sim/predict/message_range.h"
 #include "sim/predict/roofline.h"
+#include "sim/predict/server_places.h"
+#include "sim/predict/staleness.h"
 #include "sim/strategy/data_parallel.h"
 #include "sim/strategy/fsdp.h"
 #include "sim/strategy/knobs.h"
@@ -92,8 +94,8 @@ SimulationOptions simulation_options(const Question& q, Level level, const Optio
   SimulationOptions so;
   so.fidelity = options.fidelity;
   so.level = level;
-  so.fold_links =
-      options.fold && options.fidelity == Fidelity::Collective && !q.scenario.real_compute;
+  so.fold_links = options.fold && options.fidelity == Fidelity::Collective &&
+                  !q.scenario.real_compute && !goes_apart(q.scenario.plan);
   so.real_compute = q.scenario.real_compute;
   so.common_start = options.common_start;
   return so;
@@ -128,13 +130,21 @@ struct Played {
   Duration step;
   std::size_t from = 0;  // beside others: the steps after this one are counted
   std::optional<Beside> beside;
+  std::optional<Paces> paces;
 };
 
 void play_alone(Played& p, const Question& q, SimulationOptions so, int steady_steps) {
   const bool coordinated = p.prepared.program.coordination.has_value();
-  so.steady_steps = coordinated ? kCoordinatedSteps : steady_steps;
-  p.simulation = ended(simulate(p.prepared.program, p.prepared.comm(), q.profile,
-                                classes_of(q.scenario, q.profile, so), so));
+  const bool apart = p.prepared.program.servers && p.prepared.program.servers->apart();
+  if (apart) so.fold_links = false;
+  const std::vector<RankClass> classes = classes_of(q.scenario, q.profile, so);
+  so.steady_steps = apart ? steps_apart(classes) : coordinated ? kCoordinatedSteps : steady_steps;
+  p.simulation = ended(simulate(p.prepared.program, p.prepared.comm(), q.profile, classes, so));
+  if (apart) {
+    p.paces = paces_of(p.simulation, classes);
+    p.step = p.paces->step;
+    return;
+  }
   if (!coordinated) {
     p.step = period(p.simulation);
     return;
@@ -188,7 +198,7 @@ Played play(const Question& q, Level level, const Options& options, bool spans) 
   if (alone && !options.warmup && options.fidelity == Fidelity::Collective) {
     p.prepared = prepare(q, level, strategy::Steps::SteadyOnly, options);
     play_alone(p, q, so, kSteadySteps);
-    if (settled(p.simulation) || p.prepared.program.coordination) return p;
+    if (p.paces || settled(p.simulation) || p.prepared.program.coordination) return p;
   }
   p.prepared = prepare(q, level, strategy::Steps::All, options);
   if (!alone) {
@@ -196,7 +206,7 @@ Played play(const Question& q, Level level, const Options& options, bool spans) 
     return p;
   }
   play_alone(p, q, so, kSteadySteps);
-  if (!settled(p.simulation) && !p.prepared.program.coordination)
+  if (!p.paces && !settled(p.simulation) && !p.prepared.program.coordination)
     play_alone(p, q, so, kMaxSteadySteps);
   return p;
 }
@@ -450,6 +460,7 @@ Problem check(const Question& q, Communicators* known) {
     if (auto p = check_nccl(job.plan, q, job.rank_order, known)) return {path + p.path, p.message};
   }
   if (auto p = topology::check_reachable(q.fabric, devices_of(q.scenario))) return p;
+  if (auto p = check_servers(q)) return p;
   if (strategy::record_of(q.scenario.plan.system).one_process) {
     const int per_host = q.fabric.cluster().devices_per_host;
     const std::vector<int> devices = devices_of(q.scenario);
@@ -457,8 +468,10 @@ Problem check(const Question& q, Communicators* known) {
       if (d / per_host != devices.front() / per_host)
         return {"/ranks", std::string(strategy::record_of(q.scenario.plan.system).title) +
                               " is one process, which has the GPUs of one host: at most " +
-                              std::to_string(per_host) +
-                              " ranks here (pytorch_ddp trains on several hosts)"};
+                              std::to_string(per_host) + " ranks here (" +
+                              (q.scenario.plan.system == System::Mirrored ? "multi_worker_mirrored"
+                                                                          : "pytorch_ddp") +
+                              " trains on several hosts)"};
   }
   if (auto* problem_of = strategy::record_of(q.scenario.plan.system).check)
     if (auto p = problem_of(q.scenario.plan, q.scenario.ranks, q.fabric.cluster().devices_per_host))
@@ -482,6 +495,10 @@ double message_count(const Question& q, const Program* program) {
     if (!is_collective(op.kind)) continue;
     const collective::Communicator& comm = of_group(r.comm(), op.group);
     const double groups = n / comm.ranks();
+    if (is_served(op.kind)) {
+      total += n;
+      continue;
+    }
     if (op.kind.operation == Operation::AllToAll) {  // played as one flow
       total += 1;
       continue;
@@ -576,6 +593,7 @@ Prediction predict(const Question& q, const Options& given) {
   out.summary.step =
       played.step;  // beside other jobs a mean; the summary's parts are the last step's
   out.beside = played.beside;
+  out.paces = played.paces;
   Duration step = out.summary.step;
   if (q.scenario.jitter) out.jitter_steps = play_jitter(r, q, Level::Mid, options);
   Duration typical = out.jitter_steps.empty() ? step : mean(out.jitter_steps);
@@ -612,7 +630,7 @@ Prediction predict(const Question& q, const Options& given) {
   out.measured = q.profile.measured();
   out.fitted = q.profile.step_residual > 0;
   out.common_start = options.common_start;
-  if (q.scenario.ranks > 1) out.busiest_link = busiest_link(r, q, step);
+  if (q.scenario.ranks > 1 || r.program.servers) out.busiest_link = busiest_link(r, q, step);
   out.extrapolated.insert(out.extrapolated.end(), q.profile.unknown.begin(),
                           q.profile.unknown.end());
   if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1 && !r.comm().nccl)
@@ -621,6 +639,10 @@ Prediction predict(const Question& q, const Options& given) {
         "profile's own latencies");
   if (q.scenario.plan.system == System::PytorchDdp && !q.scenario.plan.bucket_cap_mb_list.empty())
     out.extrapolated.push_back(std::string("bucket_cap_mb_list is ") + strategy::kCapListWarning);
+  if (r.program.servers && !server_memory(q, Level::Mid))
+    out.extrapolated.push_back(
+        "what servers take to sum and to update is left out: cluster \"" + q.fabric.cluster().name +
+        "\" does not say its hosts' memory (--set cluster.host_memory=300GB/s)");
   std::string one_occasion = seen_on_one_occasion(q, step, options);
   if (!one_occasion.empty()) out.extrapolated.push_back(std::move(one_occasion));
   if (out.beside && !out.beside->complete)
@@ -633,6 +655,7 @@ Prediction predict(const Question& q, const Options& given) {
 Fidelity usual_fidelity(const Question& q, const Program* program) {
   constexpr int kRanks = 64;
   constexpr double kMessages = 1e6;
+  if (q.scenario.plan.system == System::ParameterServer) return Fidelity::Collective;
   Backend backend = backend_of(q.scenario.plan, q.fabric.cluster().device);
   const bool emulated = q.fabric.cluster().emulated_on_cores > 0;
   bool executed = backend == Backend::Tcp ||

@@ -15,6 +15,7 @@
 #include "sim/predict/beside.h"
 #include "sim/predict/device_memory.h"
 #include "sim/predict/simulate.h"
+#include "sim/predict/staleness.h"
 #include "sim/predict/stragglers.h"
 #include "sim/strategy/input.h"
 
@@ -92,6 +93,7 @@ struct Prediction {
   Duration single_rank_step;
   Duration slowed;   // computation's extra time beside collectives that hold SMs
   double clock = 1;  // share of the clock of its peaks that a power limit leaves the device
+  std::optional<Paces> paces;            // workers go at their own pace: the step is their mean
   std::optional<Stragglers> stragglers;  // ranks vary, and the slowest decides
   std::optional<Memory> memory;  // of a device; none = of a Program that was given, nothing is
                                  // known

@@ -61,7 +61,11 @@ class Simulator : JobCoordination {
     for (std::size_t k = 0; k < step_ends_.size(); ++k) {
       TimePoint end{-1};
       for (TaskId t : step_ends_[k]) end = std::max(end, timeline.end[t]);
-      out.steps.push_back({kinds_[k], end});
+      out.steps.push_back({kinds_[k], end, {}});
+      if (k < step_begins_.size())
+        for (std::size_t c = 0; c < classes_.size(); ++c)
+          out.steps[k].of_class.emplace_back(timeline.end[step_begins_[k][c]],
+                                             timeline.end[step_ends_[k][c]]);
     }
     if (!options_.spans || !out.complete) return out;
     if (!cycles_) {
@@ -87,6 +91,10 @@ class Simulator : JobCoordination {
     placed.resize(classes_.size());
     for (auto& of_class : placed) of_class.resize(s.ops.size());  // each is overwritten
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
+      if (is_exchange(s.ops[i])) {
+        add_exchange(s, i, placed);
+        continue;
+      }
       if (is_collective(s.ops[i].kind)) {
         add_collective(s, i, placed);
         continue;
@@ -98,6 +106,11 @@ class Simulator : JobCoordination {
     for (std::size_t c = 0; c < classes_.size(); ++c) ends.push_back(placed[c].back().end);
     step_ends_.push_back(ends);
     kinds_.push_back(s.kind);
+    if (program_.servers && program_.servers->apart()) {
+      step_begins_.emplace_back();
+      for (std::size_t c = 0; c < classes_.size(); ++c)
+        step_begins_.back().push_back(placed[c].front().end);
+    }
     if (options_.common_start) meet(ends);
     if (cycles_) return keep(s, std::move(placed));
     if (record && options_.spans) {
@@ -130,7 +143,16 @@ class Simulator : JobCoordination {
     };
     int step = static_cast<int>(kinds_.size()) - 1;
     out.spans_from = step > 0 ? out.steps[static_cast<std::size_t>(step - 1)].end : TimePoint{0};
+    // Of ranks in steps of their own, the one that ends last.
+    std::size_t only = classes_.size();
+    if (!step_begins_.empty()) {
+      only = 0;
+      for (std::size_t c = 1; c < classes_.size(); ++c)
+        if (timeline.end[step_ends_.back()[c]] > timeline.end[step_ends_.back()[only]]) only = c;
+      out.spans_from = timeline.end[step_begins_.back()[only]];
+    }
     for (std::size_t c = 0; c < classes_.size(); ++c) {
+      if (only < classes_.size() && c != only) continue;
       for (std::uint32_t i = 0; i < recorded.ops.size(); ++i) {
         const Op& op = recorded.ops[i];
         const Placed& p = record[c][i];
@@ -155,6 +177,7 @@ class Simulator : JobCoordination {
   }
 
   std::vector<StepKind> kinds_;
+  std::vector<std::vector<TaskId>> step_begins_;  // by class, of ranks in steps of their own
   const StepProgram* recorded_ = nullptr;
   std::vector<std::vector<Placed>> record_;
   std::vector<std::vector<Placed>> spare_;  // room for the next step's

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sim/collective/price.h"
@@ -34,6 +35,8 @@ struct SimulationOptions {
 struct SimulatedStep {
   StepKind kind = StepKind::Steady;
   TimePoint end;
+  // Of ranks in steps of their own (Servers::apart): beginning and end of each class's.
+  std::vector<std::pair<TimePoint, TimePoint>> of_class;
 };
 
 struct Simulation {

@@ -29,6 +29,8 @@ double expected_largest(int n) {
 }
 
 double straggling(const Profile& p, const Scenario& s, Level level) {
+  // Nobody waits for the slowest.
+  if (goes_apart(s.plan)) return 1;
   if (!p.rank_cv || !s.stragglers || s.jitter || !s.slow_ranks.empty()) return 1;
   return 1 + at(*p.rank_cv, level) * expected_largest(s.ranks);
 }

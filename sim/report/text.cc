@@ -1,6 +1,7 @@
 #include "sim/report/text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
@@ -72,6 +73,7 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
         fmt::format("  {:<26}{:>10} {:>6.1f} %  {}", r.name, ms(r.time), 100 * f, bar(f, 40)));
   }
   if (p.clock < 1) page.line("  " + power_sentence(p.clock));
+  if (p.paces) page.line("  " + paces_sentence(*p.paces));
   if (p.stragglers) page.line("  of computation, " + stragglers_sentence(*p.stragglers));
   if (share(p.slowed, shown_step(p)) > 0.002)
     page.line(fmt::format(
@@ -208,6 +210,18 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
 std::string power_sentence(double clock) {
   return fmt::format("the board's power limit holds products at {:.0f} % of the datasheet's clock",
                      100 * clock);
+}
+
+std::string paces_sentence(const predict::Paces& p) {
+  const auto [least, most] = std::minmax_element(p.steps_per_s.begin(), p.steps_per_s.end());
+  const std::string pace = *most > 1.005 * *least
+                               ? fmt::format("{:.4g} to {:.4g} steps a second", *least, *most)
+                               : fmt::format("{:.4g} steps a second", *least);
+  return fmt::format(
+      "{} workers at their own pace, {} each; the step is their mean, its parts are of the one "
+      "that "
+      "ended last. A gradient misses {:.1f} updates of others at the mean, {:.0f} at most",
+      p.steps_per_s.size(), pace, p.staleness_mean, std::ceil(p.staleness_most));
 }
 
 std::string stragglers_sentence(const predict::Stragglers& s) {

@@ -27,6 +27,8 @@ struct Heading {
 
 // "503 us is what the slowest of 8 ranks computes longer than a typical one: ...".
 std::string power_sentence(double clock);
+// Of workers that go at their own pace.
+std::string paces_sentence(const predict::Paces& p);
 std::string stragglers_sentence(const predict::Stragglers& s);
 // How long, how sure, where the time goes, which resource limits, what to try next. `bars`: draw
 // them (terminal); plain ASCII either way.

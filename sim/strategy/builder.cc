@@ -213,6 +213,16 @@ std::uint32_t StepBuilder::callback(const OpWord& word, std::uint32_t subject, s
   return index;
 }
 
+std::uint32_t StepBuilder::beside(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
+                                  DType dtype, Duration d, std::uint32_t dep) {
+  Op& op = push(word, Lane::Callback, subject, bytes);
+  op.dtype = dtype;
+  op.duration = d;
+  const std::uint32_t index = last();
+  add_dep(index, dep);
+  return index;
+}
+
 std::uint32_t StepBuilder::on_stream(Lane stream, const OpWord& word, std::uint32_t subject,
                                      std::int64_t bytes, Work work,
                                      std::span<const std::uint32_t> after) {

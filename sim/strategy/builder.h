@@ -96,6 +96,10 @@ class StepBuilder {
   // Continuation of a collective (comm hook's future).
   std::uint32_t callback(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work,
                          std::uint32_t dep);
+  // What goes on beside the rank's lanes, issued by threads of its own: messages to a server, and
+  // what that does with them.
+  std::uint32_t beside(const OpWord& word, std::uint32_t subject, std::int64_t bytes, DType dtype,
+                       Duration d, std::uint32_t dep);
   // Host-only work.
   std::uint32_t host(const OpWord& word, Cost cost, std::uint32_t subject = kNoSubject);
   // The same of so many bytes of its memory, which takes so long.

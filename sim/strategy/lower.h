@@ -29,7 +29,7 @@ struct TimedWorkload {
   DeviceKind device;
   int ranks;                                   // of the job: what a shard is part of
   int per_host;                                // of them, on a host
-  std::optional<HostMemory> host_memory = {};  // of a plan that offloads
+  std::optional<HostMemory> host_memory = {};  // of a plan that offloads, or has servers
   bool winograd = false;                       // convolutions of fp32 are not in TF32 (ModelMemory)
   TimedWorkload(const Workload& w, const StepTimes& t, DeviceKind d, int n,
                 int devices_per_host = 1)
@@ -86,6 +86,14 @@ Program lower_data_parallel(const TimedWorkload& workload, const Plan& plan,
 
 // Local SGD and DiLoCo: a step is a round, of accumulation_steps batches with an update each.
 Program lower_local_sgd(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
+
+// TensorFlow's MirroredStrategy and MultiWorkerMirroredStrategy. Steps after the first, which
+// builds the graph, are alike: there is no warm-up.
+Program lower_mirrored(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
+
+// Parameter servers: a worker's step. Steps are alike: there is no warm-up.
+Program lower_parameter_server(const TimedWorkload& workload, const Plan& plan,
+                               Steps steps = Steps::All);
 
 // Everything before the steps: names, sizes, threads.
 Program empty_program(const TimedWorkload& workload, const Plan& plan);

@@ -17,6 +17,9 @@ std::span<const KnobRecord> megatron_knobs();
 std::span<const KnobRecord> zero_redundancy_knobs();
 std::span<const KnobRecord> apex_knobs();
 std::span<const KnobRecord> local_sgd_knobs();
+std::span<const KnobRecord> mirrored_knobs();
+std::span<const KnobRecord> parameter_server_knobs();
+std::span<const KnobRecord> multi_worker_mirrored_knobs();
 std::span<const KnobRecord> data_parallel_knobs();  // it has none
 
 }  // namespace ddpsim::strategy

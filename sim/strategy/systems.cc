@@ -7,6 +7,8 @@
 #include "sim/strategy/bucketing.h"
 #include "sim/strategy/data_parallel.h"
 #include "sim/strategy/fsdp.h"
+#include "sim/strategy/mirrored.h"
+#include "sim/strategy/parameter_server.h"
 #include "sim/strategy/system_knobs.h"
 #include "sim/strategy/zero.h"
 
@@ -25,6 +27,27 @@ std::vector<Operation> ddp_operations(const Plan& p) {
 
 constexpr const char* kExecuted =
     "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
+
+constexpr const char* kFromTensorflow =
+    "schedule from source reading (TensorFlow 2.x), not executed; computation takes what it takes "
+    "in PyTorch";
+
+std::size_t packs_of(const Workload& w, const Plan& p) {
+  const MirroredPlan& m = p.mirrored;
+  const bool each =
+      m.cross_device_ops == CrossDeviceOps::ReductionToOneDevice || m.eager || m.num_packs == 0;
+  if (each) return w.arrival.size();
+  return m.cross_device_ops == CrossDeviceOps::CollectiveAllReduce
+             ? tensorflow_packs(w, p).size()
+             : static_cast<std::size_t>(m.num_packs);
+}
+
+std::vector<Operation> mirrored_operations(const Plan& p) {
+  const CrossDeviceOps ops = p.mirrored.cross_device_ops;
+  if (ops == CrossDeviceOps::CollectiveAllReduce || ops == CrossDeviceOps::NcclAllReduce)
+    return {Operation::AllReduce};
+  return {Operation::Broadcast, Operation::Reduce};
+}
 
 const SystemRecord kSystemRecords[] = {
     {System::PytorchDdp,
@@ -207,7 +230,62 @@ const SystemRecord kSystemRecords[] = {
      local_sgd_knobs(),
      lower_local_sgd,
      nullptr,
-     {{"outer_optimizer", "nesterov"}}}};
+     {{"outer_optimizer", "nesterov"}}},
+    {System::Mirrored,
+     "mirrored",
+     "TensorFlow MirroredStrategy",
+     "MirroredStrategy",
+     "packs",
+     "tf.distribute.MirroredStrategy: gradients of one host's GPUs in packs, all-reduced, by "
+     "default all in one after backward",
+     "schedule from source reading (TensorFlow 2.x), not executed",
+     kFromTensorflow,
+     false,
+     mirrored_words(),
+     mirrored_knobs(),
+     lower_mirrored,
+     packs_of,
+     {{"bytes_per_pack", "26214400"}, {"cross_device_ops", "reduction_to_one_device"}},
+     mirrored_operations,
+     mirrored_groups,
+     check_mirrored_ranks,
+     true},
+    {System::MultiWorkerMirrored,
+     "multi_worker_mirrored",
+     "TensorFlow MultiWorkerMirroredStrategy",
+     "MultiWorkerMirroredStrategy",
+     "packs",
+     "tf.distribute.MultiWorkerMirroredStrategy: the same on several hosts, over gRPC (RING) "
+     "unless "
+     "NCCL is asked for",
+     "schedule from source reading (TensorFlow 2.x), not executed",
+     kFromTensorflow,
+     false,
+     mirrored_words(),
+     multi_worker_mirrored_knobs(),
+     lower_mirrored,
+     packs_of,
+     {{"implementation", "NCCL"}, {"bytes_per_pack", "26214400"}}},
+    {System::ParameterServer,
+     "parameter_server",
+     "parameter servers",
+     "parameter servers",
+     "shards",
+     "weights on servers, which workers pull before a step and push gradients to; each at its own "
+     "pace, within a bound of staleness, or all together",
+     "schedule from source reading (TensorFlow 2.x; Ho et al. 2013 for staleness), not executed",
+     "schedule from source reading (TensorFlow's ParameterServerStrategy; Ho et al. 2013 for "
+     "staleness), not executed; computation takes what it takes in PyTorch",
+     false,
+     parameter_server_words(),
+     parameter_server_knobs(),
+     lower_parameter_server,
+     [](const Workload& w, const Plan& p) { return server_shards(w, p).size(); },
+     {{"synchronous", "true"}, {"pull", "after_push"}},
+     [](const Plan&) {
+       return std::vector<Operation>{Operation::Push, Operation::Pull};
+     },
+     server_groups}};
 
 }  // namespace
 

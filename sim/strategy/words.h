@@ -77,6 +77,8 @@ std::span<const OpWord> megatron_words();
 std::span<const OpWord> apex_words();
 std::span<const OpWord> data_parallel_words();
 std::span<const OpWord> local_sgd_words();
+std::span<const OpWord> mirrored_words();
+std::span<const OpWord> parameter_server_words();
 
 // Of all systems.
 const std::vector<OpWord>& all_words();

@@ -77,9 +77,9 @@ TEST(ApexCommand, WhatIsNoPlanLeadsToTheNearestThing) {
   expect_answer(asked("DDP"), {"PyTorch 2.7 DDP over nccl"});
   expect_refusal(asked("activation_checkpointing"), "workload.checkpointing=full");
   expect_refusal(asked("SyncBatchNorm"), "sync_batch_norm=true");
-  expect_refusal(asked("MirroredStrategy"), "granularity=flat");
-  expect_refusal(asked("ParameterServerStrategy"), "parameter servers are not modelled");
-  expect_refusal(asked("parameter_server"), "--plan pytorch_ddp");
+  expect_refusal(asked("CollectiveAllReduceStrategy"), "--plan multi_worker_mirrored");
+  expect_answer(asked("ParameterServerStrategy"), {"parameter servers"});
+  expect_refusal(asked("ps"), "--plan parameter_server");
   expect_refusal(asked("post_localSGD"), "--plan local_sgd");
   expect_refusal(asked("apxe"), "did you mean \"apex\"");
 }

@@ -1,6 +1,5 @@
 // What people usually get wrong about data parallelism, an entry a test: the numbers are those of
-// section E of the facts that ddpsim is written from. Entry 10 (nn.DataParallel) has its own
-// place (unit/data_parallel_test.cc).
+// section E of the facts that ddpsim is written from.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -116,13 +115,23 @@ TEST(CommonMistakes, E2BucketRulesDifferAtAndBeyondTheLimit) {
     zero.zero.stage = 1;
     zero.zero.reduce_bucket_size = kMiB / 4;  // elements
     first["zero"] = Listing(w, zero).program.steady.buckets.front().bytes.count;
+    Plan apex = of(System::Apex);
+    apex.apex.message_size = kMiB / 4;  // elements
+    first["apex"] = Listing(w, apex).program.steady.buckets.front().bytes.count;
+    Plan tensorflow = of(System::Mirrored);
+    tensorflow.mirrored.bytes_per_pack = kMiB;
+    first["tensorflow"] = Listing(w, tensorflow).program.steady.buckets.front().bytes.count;
     return first;
   };
-  for (const auto& [system, bytes] : sizes(kMiB / 2)) EXPECT_EQ(bytes, kMiB) << system;
+  for (const auto& [system, bytes] : sizes(kMiB / 2))
+    EXPECT_EQ(bytes, system == "tensorflow" ? 3 * kMiB / 2 : kMiB)
+        << system << " (TensorFlow: the last pack is larger than it, strictly)";
   auto over = sizes(3 * kMiB / 4);
   EXPECT_EQ(over["ddp"], 3 * kMiB / 2) << "the tensor that reaches the limit is in it";
   EXPECT_EQ(over["horovod"], 3 * kMiB / 4) << "never above";
   EXPECT_EQ(over["zero"], 3 * kMiB / 4) << "reduced before the one that would not fit";
+  EXPECT_EQ(over["apex"], 3 * kMiB / 2) << "as DDP, in elements";
+  EXPECT_EQ(over["tensorflow"], 3 * kMiB / 2) << "already larger: the next one begins a pack";
 }
 
 TEST(CommonMistakes, E3TheSmallFirstBucketIsTheFirstLaunchedAndOnlyByDefault) {
@@ -181,6 +190,11 @@ TEST(CommonMistakes, E6WhoDividesAndWhen) {
   Plan fsdp2 = of(System::Fsdp2);
   EXPECT_TRUE(Listing("gpt2-small", fsdp2, 8).all("predivide").empty());
   EXPECT_TRUE(Listing("gpt2-small", fsdp2, 8).all("postdivide").empty());
+  EXPECT_TRUE(divisions(Listing("resnet50", of(System::Mirrored))).empty()) << "Keras sums";
+  Plan mean = of(System::Mirrored);
+  mean.mirrored.mean = true;
+  EXPECT_EQ(divisions(Listing("resnet50", mean)), std::set<std::string>{"reduced"})
+      << "TensorFlow: after the sum";
 }
 
 TEST(CommonMistakes, E7BatchNormPaysTwoSmallBroadcastsBeforeEachForward) {
@@ -221,6 +235,34 @@ TEST(CommonMistakes, E9HorovodsDefaultsAreOneMillisecondAnd128MiB) {
   EXPECT_EQ(l.program.coordination->cycle, kMillisecond);
   EXPECT_EQ(l.program.coordination->threshold, 128 * kMiB);
   EXPECT_GE(l.program.coordination->cache, 1024) << "a bit a tensor in steady state";
+}
+
+// All parameters come out of one autograd node, which runs when every replica has every gradient:
+// nothing is reduced while backward runs, however long the reduction takes.
+TEST(CommonMistakes, E10NnDataParallelsReductionCannotOverlapWithBackward) {
+  const Listing l("resnet50", of(System::DataParallel));
+  const auto sums = l.collectives(Operation::Reduce);
+  ASSERT_FALSE(sums.empty());
+  std::size_t first = l.step->ops.size();
+  for (std::size_t i : sums)
+    if (carries_tensors(l.step->ops[i].kind)) first = std::min(first, i);
+  for (std::size_t i = 0; i < l.step->ops.size(); ++i)
+    if (is_backward(l.step->ops[i].kind)) {
+      EXPECT_LT(i, first) << l.name(i);
+    }
+  // And on the clock: of DDP's step the reductions are hidden for the most part, of this one none.
+  const Workload w = workload("resnet50");
+  const Cluster c = cluster("hgx-h100");
+  const topology::Fabric fabric(c);
+  const Profile p = profile("h100-sxm.datasheet");
+  const auto overlap = [&](System system) {
+    Scenario s;
+    s.ranks = 8;
+    s.plan = of(system);
+    return predict::predict({w, fabric, p, s}).summary.overlap;
+  };
+  EXPECT_LT(overlap(System::DataParallel), 0.01);
+  EXPECT_GT(overlap(System::PytorchDdp), 0.5);
 }
 
 TEST(CommonMistakes, E11Zero1And2AllReduceByDefault) {

@@ -1,6 +1,8 @@
 // ddpsim rank-plans: every system that can train this workload on this cluster, in one table.
 #include "sim/predict/rank_plans.h"
 
+#include <algorithm>
+#include <map>
 #include <memory>
 
 #include <fmt/format.h>
@@ -75,6 +77,41 @@ std::string what_fits(const Loaded& l, const std::vector<Row>& rows) {
                      : "\nnone fits; " + best.name + " would with\n" + out;
 }
 
+// What the order does not rest on: schedules that were never executed, what a plan's own prediction
+// left out, and that other arithmetic may need more steps.
+std::string not_judged(const std::vector<Row>& rows) {
+  std::string out;
+  std::vector<std::string> said;
+  auto say = [&](const std::string& name, const std::string& what) {
+    const std::string line = "  " + name + ": " + what + "\n";
+    if (std::find(said.begin(), said.end(), line) != said.end()) return;
+    said.push_back(line);
+    out += line;
+  };
+  std::size_t answered = 0;
+  std::map<std::string, std::size_t> of;  // how many plans are told it
+  for (const Row& r : rows) {
+    if (!r.plan->prediction) continue;
+    ++answered;
+    for (const std::string& e : r.plan->prediction->extrapolated) ++of[e];
+  }
+  bool another = false;
+  for (const Row& r : rows) {
+    if (!r.plan->prediction) continue;
+    const strategy::SystemRecord& s = strategy::record_of(r.plan->plan.system);
+    if (*s.schedule != 0) say(s.name, s.schedule);
+    for (const std::string& e : r.plan->prediction->extrapolated)
+      if (of[e] < answered && !e.starts_with("it does not fit")) say(r.name, e);
+    another = another || r.plan->prediction->paces || r.plan->plan.system == System::LocalSgd ||
+              r.plan->plan.comm_hook != CommHook::None;
+  }
+  if (another)
+    out +=
+        "  local_sgd, parameter_server without synchronous=true, and hooks that compress compute "
+        "something else: how many more steps that needs is not judged\n";
+  return out;
+}
+
 // `epoch`: null = no data set was named.
 std::string table(const Loaded& l, const std::vector<Row>& rows, const Sampling* epoch) {
   const bool priced = epoch != nullptr;
@@ -127,6 +164,8 @@ std::string table(const Loaded& l, const std::vector<Row>& rows, const Sampling*
       known = known || r.plan->prediction->memory->activations;
   if (!known) out += "\nmemory is without activations, which this workload does not say\n";
   if (!refused.empty()) out += "\nnot on this cluster:\n" + refused;
+  if (const std::string open = not_judged(rows); !open.empty())
+    out += "\nwhat no run stands behind:\n" + open;
   return out;
 }
 
@@ -166,6 +205,7 @@ io::OrderedJson json(const Loaded& l, const std::vector<Row>& rows, const Sampli
     one["system"] = ddpsim::name_of(r.plan->plan.system);
     one["settings"] = r.plan->settings;
     one["asked"] = r.plan->asked;
+    one["evidence"] = strategy::record_of(r.plan->plan.system).evidence;
     if (const auto& p = r.plan->prediction) {
       one["step_ps"] = p->summary.step.ps;
       one["samples_per_s"] = p->samples_per_s;
@@ -174,6 +214,7 @@ io::OrderedJson json(const Loaded& l, const std::vector<Row>& rows, const Sampli
       one["fits"] = p->memory && p->memory->capacity > 0 ? io::OrderedJson(p->memory->fits())
                                                          : io::OrderedJson();
       one["limited_by"] = r.limit;
+      one["extrapolated"] = p->extrapolated;
       if (r.epoch_s > 0) one["epoch_s"] = r.epoch_s;
       if (r.epoch_cost > 0) one["epoch_cost"] = r.epoch_cost;
     } else {

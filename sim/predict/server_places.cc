@@ -1,0 +1,109 @@
+#include "sim/predict/server_places.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "sim/predict/roofline.h"
+
+namespace ddpsim::predict {
+namespace {
+
+std::vector<int> hosts_of(const topology::Fabric& f, const std::vector<int>& devices) {
+  std::vector<int> out;
+  for (int d : devices)
+    if (std::find(out.begin(), out.end(), f.host_of(d)) == out.end()) out.push_back(f.host_of(d));
+  return out;
+}
+
+// Of other jobs, too, whose hosts are not free.
+std::vector<int> free_hosts(const topology::Fabric& f, const std::vector<int>& devices) {
+  std::set<int> taken;
+  for (int d : devices) taken.insert(f.host_of(d));
+  std::vector<int> out;
+  for (int h = 0; h < f.devices() / f.cluster().devices_per_host; ++h)
+    if (!taken.count(h)) out.push_back(h);
+  return out;
+}
+
+Servers servers_of(const Plan& plan) {
+  const ParameterServerPlan& p = plan.parameter_server;
+  return {static_cast<int>(p.servers), p.synchronous, p.staleness, p.own_hosts};
+}
+
+}  // namespace
+
+std::vector<int> server_devices(const topology::Fabric& f, const std::vector<int>& ranks,
+                                const Servers& servers) {
+  const std::vector<int> hosts = servers.own_hosts ? free_hosts(f, ranks) : hosts_of(f, ranks);
+  const int per_host = f.cluster().devices_per_host;
+  std::vector<int> out;
+  for (int s = 0; s < servers.count; ++s) {
+    const auto n = static_cast<int>(hosts.size());
+    // Those of one host use its NICs in turn.
+    out.push_back(hosts[static_cast<std::size_t>(s % n)] * per_host + s / n % per_host);
+  }
+  return out;
+}
+
+Problem check_server_places(const topology::Fabric& f, const std::vector<int>& devices,
+                            const Servers& servers) {
+  if (!servers.own_hosts) return {};
+  const auto there = free_hosts(f, devices).size();
+  if (there < static_cast<std::size_t>(servers.count))
+    return {"/plan/server_hosts",
+            "own: " + std::to_string(servers.count) + " hosts without a worker are needed, and " +
+                std::to_string(there) + (there == 1 ? " is" : " are") +
+                " there (raise cluster.hosts, lower --ranks or servers; server_hosts=shared puts "
+                "servers on the workers' hosts)"};
+  std::vector<int> all = devices;
+  for (int d : server_devices(f, devices, servers)) all.push_back(d);
+  return topology::check_reachable(f, all);
+}
+
+Problem check_servers(const Question& q) {
+  if (q.scenario.plan.system != System::ParameterServer) return {};
+  const Servers servers = servers_of(q.scenario.plan);
+  const std::vector<int> devices = devices_of(q.scenario);
+  if (auto m = collective::missing_transport(q.fabric, q.profile); !m.empty())
+    return {"/cluster", "the cluster uses transport \"" + m + "\", which profile \"" +
+                            q.profile.name + "\" does not have"};
+  if (!q.scenario.other_jobs.empty())
+    return {"/other_jobs", "beside parameter servers other jobs are not modelled: leave them out"};
+  if (q.scenario.jitter)
+    return {"/jitter",
+            "is of ranks that wait for one another in each step; of parameter servers: slow_ranks"};
+  constexpr int kMostApart = 64;
+  constexpr double kMostRatio = 8;
+  double slowest = 1;
+  double fastest = static_cast<int>(q.scenario.slow_ranks.size()) < q.scenario.ranks ? 1 : 1e300;
+  for (const auto& [rank, factor] : q.scenario.slow_ranks) {
+    slowest = std::max(slowest, factor);
+    fastest = std::min(fastest, factor);
+  }
+  if (servers.apart() && q.scenario.ranks > kMostApart)
+    return {"/ranks", "workers that go at their own pace are simulated one by one: at most " +
+                          std::to_string(kMostApart) +
+                          " (synchronous=true: as many as the cluster has)"};
+  if (servers.apart() && slowest > kMostRatio * fastest)
+    return {"/slow_ranks",
+            "of workers that go at their own pace the slowest is at most 8 times as slow as the "
+            "fastest"};
+  return check_server_places(q.fabric, devices, servers);
+}
+
+std::optional<strategy::HostMemory> server_memory(const Question& q, Level level) {
+  const std::vector<int> places =
+      server_devices(q.fabric, devices_of(q.scenario), servers_of(q.scenario.plan));
+  std::map<int, int> of_host;
+  int most = 1;
+  for (int d : places) most = std::max(most, ++of_host[q.fabric.host_of(d)]);
+  strategy::HostMemory out;
+  out.touched = q.profile.kind == DeviceKind::Cpu
+                    ? memory_rate(q.profile, level) / most
+                    : q.fabric.cluster().host_memory.bytes_per_ps() / most;
+  if (!(out.touched > 0)) return std::nullopt;
+  return out;
+}
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,27 @@
+// Workers that go at their own pace: how fast each is, and how stale what it computes with.
+#pragma once
+
+#include <vector>
+
+#include "sim/predict/simulate.h"
+
+namespace ddpsim::predict {
+
+struct Paces {
+  std::vector<double> steps_per_s;  // of each worker
+  Duration step;                    // workers / steps a second of all of them
+  // Updates of other workers between a worker's pull and its own update: at the same time, one
+  // half.
+  double staleness_mean = 0;
+  double staleness_most = 0;
+  std::vector<double> staleness_share;  // of so many (rounded up), of all updates
+};
+
+// Steps to play so that the slowest of these ends some while the fastest still goes on.
+int steps_apart(const std::vector<RankClass>& classes);
+
+// From the slowest worker's first step on, until the first worker has no more to play. REQUIRES:
+// classes of one rank each, simulated with steps_apart() steps.
+Paces paces_of(const Simulation& s, const std::vector<RankClass>& classes);
+
+}  // namespace ddpsim::predict
