@@ -87,8 +87,13 @@ std::vector<Point> plan(const CalibrateOptions& o, const std::vector<int>& count
 class Measurer {
  public:
   Measurer(int process, const std::vector<int>& counts, const std::vector<Point>& points,
-           Shared& shared, Results results)
-      : process_(process), counts_(counts), points_(points), shared_(shared), results_(results) {}
+           Shared& shared, Results results, const CalibrateOptions& options)
+      : process_(process),
+        counts_(counts),
+        points_(points),
+        shared_(shared),
+        results_(results),
+        options_(options) {}
 
   void run(const std::vector<int>& hosts, bool shaped) {
     auto processes = static_cast<int>(hosts.size());
@@ -115,6 +120,7 @@ class Measurer {
         buffer_.assign(
             std::size_t{64} << 20,
             std::byte{0x34});  // no zeros: 0x34343434 is a normal float, 0x3434 a normal half
+      if (process_ == 0 && options_.progress) options_.progress(i, points_.size());
       meet();
       if (process_ == 0) meeting.start_ns = now_ns() + kSilenceNs;
       meet();
@@ -208,6 +214,7 @@ class Measurer {
   const std::vector<Point>& points_;
   Shared& shared_;
   Results results_;
+  const CalibrateOptions& options_;
   std::vector<std::byte> buffer_;
   Scratch scratch_;
 };
@@ -288,7 +295,7 @@ Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& given) {
   StageResult stage =
       run_stage(fabric.cluster(), places, processes, o.loopback, o.timeout_s, shared->rendezvous,
                 [&](int process, bool shaped) {
-                  Measurer(process, o.rank_counts, points, *shared, results).run(places, shaped);
+                  Measurer(process, o.rank_counts, points, *shared, results, o).run(places, shaped);
                 });
   Run run = measured_run(EvidenceClass::Collective, stage, load);
   run.origin.compute = "none";

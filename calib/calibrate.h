@@ -2,6 +2,7 @@
 // samples (evidence: collective).
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "sim/model/run.h"
@@ -15,6 +16,8 @@ struct CalibrateOptions {
   int repetitions = 7;
   bool loopback = false;
   double timeout_s = 600;
+  // Between two points, in the process of rank 0: how many have been measured, of how many.
+  std::function<void(std::size_t, std::size_t)> progress;
 };
 
 // Samples, durations raw:

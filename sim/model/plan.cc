@@ -303,9 +303,8 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
           name +
               " gathers weights layer by layer, and this capture knows forward only as a whole: "
               "capture it again (tools/python/ddpsim_capture.py notes when each layer begins, and "
-              "ddpsim "
-              "import kineto, of a trace with sequence numbers), or use a described workload "
-              "(ddpsim list workloads)"};
+              "ddpsim import kineto, of a trace with sequence numbers), or use a described "
+              "workload (ddpsim list workloads)"};
     if (!p.unused_parameters.empty())
       return {"/plan/unused_parameters",
               "parameters without a gradient are modelled for pytorch_ddp and averaging only"};

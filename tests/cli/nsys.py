@@ -46,8 +46,8 @@ class Asker:
 
 
 def numbered(document):
-    """The fixtures have no numbers of autograd: one for each node before a gradient, and an operator
-    of forward that made it, evenly over forward."""
+    """The fixtures have no numbers of autograd: one for each node before a gradient, and an
+    operator of forward that made it, evenly over forward."""
     events = sorted(document["traceEvents"], key=lambda e: (e["ts"], -e["dur"]))
     kind = "autograd::engine::evaluate_function: "
     forward = node = None

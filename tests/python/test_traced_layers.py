@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Layers of a trace beside the modules that really ran: a real training is recorded by PyTorch's own
-profiler, with a mark where each module begins, written in the form of Kineto's export (which Debian's
-PyTorch lacks), and imported.
+"""Layers of a trace beside the modules that really ran: a real training is recorded by PyTorch's
+own profiler, with a mark where each module begins, written in the form of Kineto's export (which
+Debian's PyTorch lacks), and imported.
 
   test_traced_layers.py DDPSIM
 """
@@ -120,7 +120,8 @@ class Layers(unittest.TestCase):
         self.assertEqual([x["name"] for x in called], order)
         tensors = [t["name"] for t in workload["tensors"]]
         for layer in layers:
-            mine = [n for n, _ in model.get_submodule(layer["name"]).named_parameters(recurse=False)]
+            module = model.get_submodule(layer["name"])
+            mine = [n for n, _ in module.named_parameters(recurse=False)]
             self.assertEqual(
                 sorted(tensors[t] for t in layer["tensors"]),
                 sorted(f"{layer['name']}.{n}" for n in mine),

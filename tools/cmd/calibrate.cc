@@ -2,6 +2,7 @@
 // collectives of its GPUs.
 #include "calib/calibrate.h"
 
+#include <chrono>
 #include <ostream>
 #include <stdexcept>
 
@@ -57,9 +58,21 @@ std::string links_table(const Run& run) {
   return out;
 }
 
-Run calibrate_tcp(const Loaded& l, const Flags& flags) {
+Run calibrate_tcp(const Terminal& t, const Loaded& l, const Flags& flags) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kQuiet{3};
   calib::CalibrateOptions options;
   options.loopback = flags.loopback;
+  auto begun = Clock::now();
+  auto said = begun;
+  options.progress = [&](std::size_t done, std::size_t all) {
+    auto now = Clock::now();
+    if (now - said < kQuiet) return;
+    said = now;
+    t.err << fmt::format("ddpsim: {} of {} points measured after {} s\n", done, all,
+                         std::chrono::duration_cast<std::chrono::seconds>(now - begun).count())
+          << std::flush;
+  };
   return calib::calibrate(*l.fabric, options);
 }
 
@@ -334,7 +347,7 @@ void calibrate_command(Terminal& t, const Flags& flags) {
   if (!flags.runs.empty()) prepare_runs(flags.runs);
   Run run;
   try {
-    run = torch ? calibrate_torch(t, l, flags) : calibrate_tcp(l, flags);
+    run = torch ? calibrate_torch(t, l, flags) : calibrate_tcp(t, l, flags);
   } catch (const std::runtime_error& e) {
     throw InputError{"calibrate", e.what()};
   }
