@@ -196,11 +196,11 @@ class ScheduleMessages {
   }
   Connection& connection(int from, int to, std::size_t lane) {
     Connection& x = connection_between(connections_, c_, p_, flow_, path_.slot, from, to, lane);
-    bool queues =
-        path_.queue && meets_ && c_.backend == Backend::Tcp && x.section->send_buffer.count > 0;
+    const bool queues =
+        path_.queue && meets_ && c_.backend != Backend::Gloo && x.section->send_buffer.count > 0;
     if (queues && !x.segments) {
       x.segments.emplace(c_, from, to, x.section->send_buffer);
-      if (path_.plays_before * bytes_between(from, to, lane) >= kWindowGrowsFor)
+      if (path_.add_reader && path_.plays_before * bytes_between(from, to, lane) >= kWindowGrowsFor)
         x.segments->age(path_.add_reader());
     }
     return x;
