@@ -14,6 +14,9 @@ int last_actor(const Run& run) {
   int actor = 0;
   for (const Span& s : run.spans)
     if (is_update(s.kind) && s.end > end) end = s.end, actor = s.actor;
+  if (end.ps >= 0) return actor;
+  for (const Span& s : run.spans)  // others update: servers
+    if (s.end > end) end = s.end, actor = s.actor;
   return actor;
 }
 

@@ -138,7 +138,9 @@ void play_alone(Played& p, const Question& q, SimulationOptions so, int steady_s
   const bool apart = p.prepared.program.servers && p.prepared.program.servers->apart();
   if (apart) so.fold_links = false;
   const std::vector<RankClass> classes = classes_of(q.scenario, q.profile, so);
-  so.steady_steps = apart ? steps_apart(classes) : coordinated ? kCoordinatedSteps : steady_steps;
+  so.steady_steps = apart         ? steps_apart(classes, p.prepared.program.servers->staleness)
+                    : coordinated ? kCoordinatedSteps
+                                  : steady_steps;
   p.simulation = ended(simulate(p.prepared.program, p.prepared.comm(), q.profile, classes, so));
   if (apart) {
     p.paces = paces_of(p.simulation, classes);

@@ -48,6 +48,16 @@ std::vector<int> server_devices(const topology::Fabric& f, const std::vector<int
 
 Problem check_server_places(const topology::Fabric& f, const std::vector<int>& devices,
                             const Servers& servers) {
+  // A message between a GPU and its own host that costs nothing is no answer.
+  if (!servers.own_hosts && f.cluster().device == DeviceKind::Gpu)
+    for (int d : devices)
+      if (!f.drawn() || f.inside(f.host_of(d)).to_cpu(f.local_of(d)).links.empty())
+        return {"/plan/server_hosts",
+                "shared: gradients go from GPUs to servers on their own hosts, and cluster \"" +
+                    f.cluster().name +
+                    "\" draws no PCIe (or C2C) link to a CPU; dgx-h100, hgx-h200, a100-pcie-8 and "
+                    "gh200x4-slingshot do, or put servers on hosts of their own "
+                    "(server_hosts=own, with cluster.hosts for them)"};
   if (!servers.own_hosts) return {};
   const auto there = free_hosts(f, devices).size();
   if (there < static_cast<std::size_t>(servers.count))

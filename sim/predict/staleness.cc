@@ -6,7 +6,9 @@
 namespace ddpsim::predict {
 namespace {
 
-constexpr int kSteps = 16;
+constexpr int kSteps = 24;
+constexpr int kOfBound = 4;  // steps for each that a worker may be ahead, up to
+constexpr std::int64_t kMostOfBound = 16;
 constexpr double kSameTime = 0.01;  // of a step
 
 // Steps that class c has ended, with a share of the one that it is in.
@@ -22,14 +24,15 @@ double progress(const Simulation& s, std::size_t c, TimePoint t) {
 
 }  // namespace
 
-int steps_apart(const std::vector<RankClass>& classes) {
+int steps_apart(const std::vector<RankClass>& classes, std::int64_t staleness) {
   double slow = 0;
   double fast = 1e300;
   for (const RankClass& c : classes) {
     slow = std::max(slow, c.factor);
     fast = std::min(fast, c.factor);
   }
-  return static_cast<int>(kSteps * slow / fast);
+  const auto bound = std::clamp<std::int64_t>(staleness, 0, kMostOfBound);
+  return static_cast<int>((kSteps + kOfBound * static_cast<int>(bound)) * slow / fast);
 }
 
 Paces paces_of(const Simulation& s, const std::vector<RankClass>& classes) {
@@ -41,6 +44,7 @@ Paces paces_of(const Simulation& s, const std::vector<RankClass>& classes) {
     since = std::max(since, s.steps.front().of_class[c].second);
     until = std::min(until, s.steps.back().of_class[c].second);
   }
+  since.ps += (until - since).ps / 2;
   const double seconds = static_cast<double>((until - since).ps) / 1e12;
   double all = 0;
   for (std::size_t c = 0; c < n; ++c) {

@@ -17,11 +17,12 @@ struct Paces {
   std::vector<double> staleness_share;  // of so many (rounded up), of all updates
 };
 
-// Steps to play so that the slowest of these ends some while the fastest still goes on.
-int steps_apart(const std::vector<RankClass>& classes);
+// Steps to play so that the slowest of these ends some while the fastest still goes on, and fast
+// ones have come as far ahead as they may.
+int steps_apart(const std::vector<RankClass>& classes, std::int64_t staleness);
 
-// From the slowest worker's first step on, until the first worker has no more to play. REQUIRES:
-// classes of one rank each, simulated with steps_apart() steps.
+// Of the second half of what is played, until the first worker has no more. REQUIRES: classes of
+// one rank each, simulated with steps_apart() steps.
 Paces paces_of(const Simulation& s, const std::vector<RankClass>& classes);
 
 }  // namespace ddpsim::predict

@@ -78,7 +78,7 @@ TEST(ApexCommand, WhatIsNoPlanLeadsToTheNearestThing) {
   expect_refusal(asked("activation_checkpointing"), "workload.checkpointing=full");
   expect_refusal(asked("SyncBatchNorm"), "sync_batch_norm=true");
   expect_refusal(asked("CollectiveAllReduceStrategy"), "--plan multi_worker_mirrored");
-  expect_answer(asked("ParameterServerStrategy"), {"parameter servers"});
+  expect_refusal(asked("ParameterServerStrategy"), "server_hosts=own");
   expect_refusal(asked("ps"), "--plan parameter_server");
   expect_refusal(asked("post_localSGD"), "--plan local_sgd");
   expect_refusal(asked("apxe"), "did you mean \"apex\"");

@@ -1,4 +1,6 @@
 // `--plan parameter_server` in every command that makes sense, and what it refuses.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/support.h"
@@ -8,6 +10,7 @@ namespace {
 
 std::vector<std::string> served(const char* command, std::initializer_list<const char*> settings) {
   std::vector<std::string> out = about_plan("parameter_server", command, {}, "resnet50");
+  std::replace(out.begin(), out.end(), std::string("hgx-h100"), std::string("dgx-h100"));
   for (const char* s : settings) out.insert(out.end(), {"--set", s});
   return out;
 }
@@ -28,8 +31,9 @@ TEST(ParameterServerCommand, AnswersInItsOwnWords) {
                 {"servers", "server_hosts", "synchronous", "staleness", "placement",
                  "variable_partitioner", "max_shards", "shard_bytes", "pull"});
   expect_answer({"list", "plans"}, {"parameter_server", "Ho et al. 2013"});
-  expect_answer(about_plan("ParameterServerStrategy", "predict", {}, "resnet50"),
-                {"parameter servers"});
+  expect_answer({"predict", "--workload", "resnet50", "--cluster", "dgx-h100", "--plan",
+                 "ParameterServerStrategy"},
+                {"parameter servers over tcp"});
   std::vector<std::string> json = served("predict", {"staleness=3"});
   json.insert(json.end(), {"--format", "json"});
   expect_answer(json, {"\"steps_per_s\"", "\"staleness_mean\"", "\"staleness_share\""});
@@ -49,6 +53,8 @@ TEST(ParameterServerCommand, RefusesInASentence) {
   refused({"placement=random"}, "is none of \"round_robin\", \"by_size\"");
   refused({"server_hosts=own"}, "server_hosts=shared puts servers on the workers' hosts");
   refused({"backend=nccl"}, "leave it out");
+  expect_refusal(about_plan("parameter_server", "predict", {}, "resnet50"),
+                 "draws no PCIe (or C2C) link to a CPU; dgx-h100");
   refused({"workload.compile=regional"}, "workload.compile=none");
   refused({"slow_ranks={\"1\":9}"}, "at most 8 times as slow");
   refused({"jitter={\"cv\":0.1}"}, "slow_ranks");

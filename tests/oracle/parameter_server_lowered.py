@@ -104,7 +104,9 @@ def played(w, s):
         before = last.get((word, server))  # one connection: after what was sent there before
         last[(word, server)] = f"{word}/shard.{k}"
         waits = set(more) | ({before} if before else set())
-        out.append([word, k, names[i], nbytes, f"server{server}", sorted(waits)])
+        part = names[i] if z - a == size(w["tensors"][i]) // SIZES[w["tensors"][i]["dtype"]] else \
+            f"{names[i]}[{a}:{z}]"
+        out.append([word, k, part, nbytes, f"server{server}", sorted(waits)])
 
     out.append(["clock"])
     if not after:
@@ -126,7 +128,7 @@ def played(w, s):
 
 def program(ddpsim, s):
     asked = [ddpsim, "show", "program", "--format", "json", "--workload", s["workload"]]
-    asked += ["--cluster", "hgx-h100", "--ranks", str(s["ranks"]), "--plan", "parameter_server"]
+    asked += ["--cluster", "dgx-h100", "--ranks", str(s["ranks"]), "--plan", "parameter_server"]
     for setting in s.get("set", []):
         asked += ["--set", setting]
     return shown(asked, s)
