@@ -75,8 +75,10 @@ OrderedJson write_program(const Program& p, const Workload& w, int ranks) {
   j["micro_steps"] = p.micro_steps;
   j["worker_threads"] = p.worker_threads;
   if (!p.streams.empty()) j["streams"] = p.streams;
-  for (const RankGroups& g : p.groups)
+  for (const RankGroups& g : p.groups) {
     j["groups"][g.name] = {{"size", g.size}, {"stride", g.stride}};
+    if (g.by_hosts) j["groups"][g.name]["by_hosts"] = name_of(*g.by_hosts);
+  }
   if (p.core_share >= 0) j["core_share"] = p.core_share;
   if (p.at_once > 0) j["at_once"] = p.at_once;
   if (p.products < 1) j["products"] = p.products;

@@ -176,7 +176,10 @@ const collective::Communicator& Communicators::get(const Question& q, const Prog
   const std::vector<int> exchanges = exchanging(program);
   if (program.groups.empty() && exchanges.empty()) return get(q, program.backend);
   std::pair<Key, std::vector<std::pair<int, int>>> key{key_of(q, program.backend), {}};
-  for (const RankGroups& g : program.groups) key.second.emplace_back(g.size, g.stride);
+  for (const RankGroups& g : program.groups) {
+    key.second.emplace_back(g.size, g.stride);
+    if (g.by_hosts) key.second.emplace_back(-2, static_cast<int>(*g.by_hosts));
+  }
   for (int group : exchanges) key.second.emplace_back(-1, group);
   std::lock_guard guard(lock_);
   auto it = grouped_.find(key);
@@ -210,7 +213,9 @@ collective::Communicator Communicators::join(const Question& q, const Key& key,
   std::vector<collective::Communicator> made;
   for (const std::vector<int>& group : of)
     if (all || meets(group)) {
-      made.push_back(make(q, key, group));
+      made.push_back(groups.by_hosts ? collective::make_communicator(q.fabric, group, Backend::Tcp,
+                                                                     *groups.by_hosts)
+                                     : make(q, key, group));
       if (exchanges) let_exchange(made.back());
     }
   return collective::make_joint(std::move(made));

@@ -23,8 +23,8 @@ struct JobCoordination : JobLanes {
   struct Live {
     StepProgram step;
     std::vector<std::vector<Placed>> placed;
-    std::uint32_t wait = 0;  // the operation that waits for all requests
-    std::size_t left = 0;    // tensors that it waits for and that are not decided
+    std::vector<std::uint32_t> waits;  // the operations that wait for all requests
+    std::size_t left = 0;              // tensors that they wait for and that are not decided
   };
   struct Asked {
     TaskId task;
@@ -53,10 +53,10 @@ struct JobCoordination : JobLanes {
   void keep(const StepProgram& s, std::vector<std::vector<Placed>> placed) {
     auto number = static_cast<std::uint32_t>(live_.size());
     std::size_t known = asked_.size();
-    Live l{s, std::move(placed), 0, 0};
+    Live l{s, std::move(placed), {}, 0};
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
       if (waits_for_requests(s.ops[i].kind)) {
-        l.wait = i;
+        l.waits.push_back(i);
         for (auto& of_class : l.placed) graph_.add_gate(of_class[i].begin);
       }
       if (!is_request(s.ops[i].kind)) continue;
@@ -126,14 +126,21 @@ struct JobCoordination : JobLanes {
       TaskId end = l.placed[c][thread].end;
       graph_.notify(end);
       frees_.emplace(end, c);
-      for (std::uint32_t op : last)
-        if (op != kNoOp) graph_.add_edge(l.placed[c][op].end, l.placed[c][l.wait].begin);
     }
-    for (std::uint32_t op : last)
-      if (op != kNoOp) l.step.extra_deps.push_back({l.wait, op});
+    for (std::uint32_t wait : l.waits) {
+      const bool launched =
+          program_.coordination->async_completion && l.step.ops[wait].lane == Lane::Host;
+      const std::vector<std::uint32_t>& awaited = launched ? std::vector{thread} : last;
+      for (std::uint32_t op : awaited) {
+        if (op == kNoOp) continue;
+        for (auto& of_class : l.placed) graph_.add_edge(of_class[op].end, of_class[wait].begin);
+        l.step.extra_deps.push_back({wait, op});
+      }
+    }
     for (const auto& together : decision.fused) l.left -= together.size();
     if (l.left > 0) return;
-    for (auto& of_class : l.placed) release.push_back(of_class[l.wait].begin);
+    for (auto& of_class : l.placed)
+      for (std::uint32_t wait : l.waits) release.push_back(of_class[wait].begin);
   }
 
   // On the thread, or on a stream of the device.

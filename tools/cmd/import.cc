@@ -10,6 +10,7 @@
 #include "sim/units/text.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/import_horovod.h"
 #include "tools/cmd/import_kineto.h"
 
 namespace ddpsim::cli {
@@ -262,14 +263,15 @@ void add_run_of(Command& import, Terminal& t) {
 
 void add_import(Command& app, Terminal& t) {
   Command* c = app.add_subcommand("import",
-                                  "Make ddpsim's files of what nccl-tests measured, NCCL found "
-                                  "and PyTorch's profiler recorded");
+                                  "Make ddpsim's files of what nccl-tests measured, NCCL found, "
+                                  "and PyTorch's profiler and Horovod recorded");
   c->require_subcommand();
   add_tests(*c, t);
   add_topo(*c, t);
   add_graph(*c, t);
   add_run_of(*c, t);
   add_import_kineto(*c, t);
+  add_import_horovod(*c, t);
 }
 
 }  // namespace ddpsim::cli
