@@ -184,8 +184,9 @@ class TimelineReader {
     TimelineReduction& r = part.reduction;
     if (part.ended == 0) {
       r.begin = s.begun;
-      r.asked = s.asked;
+      r.asked = r.first_asked = s.asked;
     }
+    if (s.asked >= 0) r.first_asked = std::min(r.first_asked, s.asked);
     r.begin = std::min(r.begin, s.begun);
     r.asked = std::max(r.asked, s.asked);
     r.end = std::max(r.end, us);
@@ -203,7 +204,7 @@ class TimelineReader {
     part.step = std::max(part.step, states_[t].occurrences++);
     if (++part.ended < sets_[number].size()) return;
     r.tensors = sets_[number];
-    if (r.asked < 0) r.asked = r.begin;
+    if (r.asked < 0) r.asked = r.first_asked = r.begin;
     if (by_step_.size() <= part.step) by_step_.resize(part.step + 1);
     by_step_[part.step].push_back(std::move(r));
     parts_.erase(number);
@@ -300,8 +301,8 @@ Run run_of(const HorovodTimeline& timeline) {
   run.kind = RunKind::Measured;
   run.evidence = EvidenceClass::System;
   for (const HorovodTimeline::Tensor& t : timeline.tensors) run.tensor_names.push_back(t.name);
-  std::int64_t from = timeline.steps.front().front().asked;
-  for (const TimelineReduction& r : timeline.steps.front()) from = std::min(from, r.asked);
+  std::int64_t from = timeline.steps.front().front().first_asked;
+  for (const TimelineReduction& r : timeline.steps.front()) from = std::min(from, r.first_asked);
   for (std::size_t k = 0; k < timeline.steps.size(); ++k) {
     std::int64_t end = from;
     std::uint32_t number = 0;
@@ -335,7 +336,7 @@ Run run_of(const HorovodTimeline& timeline) {
       ++number;
     }
     run.steps.push_back(
-        {k == 0 ? StepKind::First : StepKind::Steady, Duration{(end - from) * kPsOfUs}, true});
+        {k == 0 ? StepKind::First : StepKind::Steady, Duration{(end - from) * kPsOfUs}});
     from = end;
   }
   return run;

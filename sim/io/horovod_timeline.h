@@ -20,7 +20,9 @@ struct TimelineActivity {
 struct TimelineReduction {
   std::vector<std::size_t> tensors;  // into HorovodTimeline::tensors, in the buffer's order
   std::vector<TimelineActivity> activities;
-  std::int64_t asked = 0;  // the last of its tensors to be negotiated about; = begin if none was
+  // The first and the last of its tensors to be negotiated about; = begin if none was.
+  std::int64_t first_asked = 0;
+  std::int64_t asked = 0;
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };

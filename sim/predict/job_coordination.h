@@ -53,6 +53,11 @@ struct JobCoordination : JobLanes {
   void keep(const StepProgram& s, std::vector<std::vector<Placed>> placed) {
     auto number = static_cast<std::uint32_t>(live_.size());
     std::size_t known = asked_.size();
+    // A group is asked for at once, when the host has got through all of it.
+    const auto& tensors = program_.coordination->tensors;
+    std::map<std::uint32_t, std::uint32_t> last_of_group;
+    for (std::uint32_t i = 0; i < s.ops.size(); ++i)
+      if (is_request(s.ops[i].kind)) last_of_group[tensors[s.ops[i].subject].group] = i;
     Live l{s, std::move(placed), {}, 0};
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
       if (waits_for_requests(s.ops[i].kind)) {
@@ -61,14 +66,16 @@ struct JobCoordination : JobLanes {
       }
       if (!is_request(s.ops[i].kind)) continue;
       ++l.left;
+      const std::uint32_t group = tensors[s.ops[i].subject].group;
+      const std::uint32_t asks = group == kNoSubject ? i : last_of_group[group];
       for (std::uint32_t c = 0; c < classes_.size(); ++c) {
-        graph_.notify(l.placed[c][i].end);
-        asked_.push_back({l.placed[c][i].end, c, number, s.ops[i].subject});
+        graph_.notify(l.placed[c][asks].end);
+        asked_.push_back({l.placed[c][asks].end, c, number, s.ops[i].subject});
       }
     }
     live_.push_back(std::move(l));
-    std::sort(asked_.begin() + static_cast<std::ptrdiff_t>(known), asked_.end(),
-              [](const Asked& a, const Asked& b) { return a.task < b.task; });
+    std::stable_sort(asked_.begin() + static_cast<std::ptrdiff_t>(known), asked_.end(),
+                     [](const Asked& a, const Asked& b) { return a.task < b.task; });
   }
 
   void coordinate(TaskId task, TimePoint now, std::vector<TaskId>& release) {

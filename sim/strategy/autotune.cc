@@ -130,6 +130,21 @@ GaussianProcess::Posterior GaussianProcess::at(const JointPoint& x) const {
   return out;
 }
 
+std::vector<double> normalised_scores(const std::vector<double>& scores) {
+  double mean = 0;
+  double deviation = 1;
+  const auto n = static_cast<double>(scores.size());
+  if (scores.size() >= 3) {
+    for (double y : scores) mean += y / n;
+    double squares = 0;
+    for (double y : scores) squares += (y - mean) * (y - mean) / n;
+    if (squares > 0) deviation = std::sqrt(squares);
+  }
+  std::vector<double> out;
+  for (double y : scores) out.push_back((y - mean) / deviation);
+  return out;
+}
+
 double expected_improvement(const GaussianProcess& process, const JointPoint& x,
                             double best_of_samples) {
   const GaussianProcess::Posterior p = process.at(x);
@@ -230,19 +245,8 @@ double Autotuner::uniform() {  // splitmix64
 
 JointPoint Autotuner::propose() {
   if (bounds_.empty()) return {};
-  double mean = 0;
-  double deviation = 1;
-  const auto n = static_cast<double>(y_.size());
-  if (y_.size() >= 3) {
-    for (double y : y_) mean += y / n;
-    double squares = 0;
-    for (double y : y_) squares += (y - mean) * (y - mean) / n;
-    deviation = squares > 0 ? std::sqrt(squares) : 1;
-  }
-  std::vector<double> y;
-  for (double v : y_) y.push_back((v - mean) / deviation);
   GaussianProcess process(noise_);
-  process.fit(x_, std::move(y));
+  process.fit(x_, normalised_scores(y_));
   double highest = -std::numeric_limits<double>::infinity();
   for (const JointPoint& x : x_) highest = std::max(highest, process.at(x).mean);
   auto worse = [&](const JointPoint& x) {

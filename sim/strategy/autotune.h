@@ -108,6 +108,8 @@ class Autotuner {
   bool done_ = false;
 };
 
+// As the process sees them: of mean 0 and deviation 1, from three on.
+std::vector<double> normalised_scores(const std::vector<double>& scores);
 // Of the mean that a process expects over its best sample, at a point (Brochu et al., 2010).
 double expected_improvement(const GaussianProcess& process, const JointPoint& x,
                             double best_of_samples);

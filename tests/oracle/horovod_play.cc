@@ -190,7 +190,7 @@ double score_on(const io::Json& land, const strategy::AutotuneSetting& s) {
   const double width = land["width"];
   const double x = (s.fusion_mb - land["peak"][0].get<double>()) / width;
   const double y = (s.cycle_ms - land["peak"][1].get<double>()) / width;
-  double out = 1000 * std::exp(-(x * x + y * y)) + 100;
+  double out = 1000 * std::exp(-(x * x + y * y)) + 100 + 0.1 * s.fusion_mb - 0.05 * s.cycle_ms;
   const io::Json setting = setting_of(s);
   for (const auto& [name, more] : land["flags"].items())
     if (setting[name].get<bool>()) out += more.get<double>();
@@ -218,15 +218,8 @@ io::Json course(const io::Json& j) {
     if (!fixed.fusion_mb) point.push_back(s.fusion_mb);
     if (!fixed.cycle_ms) point.push_back(s.cycle_ms);
     if (!point.empty() && points.size() >= 4 && points.size() < 21) {
-      double mean = 0, squares = 0;
-      for (double y : scores) mean += y / static_cast<double>(scores.size());
-      for (double y : scores) squares += (y - mean) * (y - mean);
-      const double deviation =
-          squares > 0 ? std::sqrt(squares / static_cast<double>(scores.size())) : 1;
-      std::vector<double> normal;
-      for (double y : scores) normal.push_back((y - mean) / deviation);
       strategy::GaussianProcess process(0.8);
-      process.fit(points, normal);
+      process.fit(points, strategy::normalised_scores(scores));
       double best = -1e300;
       for (const auto& x : points) best = std::max(best, process.at(x).mean);
       const auto told = process.at(point);

@@ -23,7 +23,7 @@ struct Parts {
         fabric([&] {
           Cluster c = test::cluster("dgx-h100");
           c.hosts = hosts;
-          c.host_memory = Bandwidth{2.4e12};  // 300 GB/s
+          c.host_memory = Bandwidth{2'400'000'000'000};  // 300 GB/s
           return topology::Fabric(c);
         }()),
         profile(test::profile("h100-sxm.datasheet")) {
@@ -119,6 +119,7 @@ TEST(HorovodParts, HierarchicalTakesWhatItsPartsTake) {
   take(a, Way::Hierarchical);
   a.knobs().cycle_time = 1000;
   a.knobs().fusion_threshold = std::int64_t{1} << 30;
+  a.scenario.stragglers = false;
   SteadyStep s = a.played();
   ASSERT_EQ(s.program.steady.buckets.size(), 1u);
   const auto spans = spans_of(s);
@@ -172,6 +173,17 @@ TEST(HorovodParts, OneHostHasNoParts) {
     take(a, way);
     EXPECT_EQ(steady_period(a.question()), steady_period(flat.question()));
   }
+}
+
+// Whose hooks run for longer than a cycle: it is asked for as a whole.
+TEST(HorovodGroups, AreNeverTorn) {
+  Parts a(1);
+  a.knobs().groups = 1;
+  a.knobs().cycle_time = 0.02;
+  EXPECT_EQ(a.played().program.steady.buckets.size(), 1u);
+  a.knobs().groups = 3;
+  a.knobs().disable_group_fusion = true;
+  EXPECT_EQ(a.played().program.steady.buckets.size(), 3u);
 }
 
 TEST(HorovodStreams, ReductionsTakeTurnsAndMeet) {
