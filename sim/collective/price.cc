@@ -64,6 +64,15 @@ Duration agreement_time(const Communicator& c, const Profile& p) {
   return sum;
 }
 
+Profile between_hosts(const Profile& p) {
+  Profile out = p;
+  for (auto& [name, t] : out.transports) {
+    t.launch = {};
+    if (t.ll_latency) t.latency = *t.ll_latency;
+  }
+  return out;
+}
+
 std::string missing_transport(const topology::Fabric& f, const Profile& p) {
   for (const std::string& name : f.transports())
     if (!p.transports.count(name)) return name;

@@ -76,6 +76,9 @@ Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, i
 // doubling, first among the ranks of a host. A step is taken to cost what the transport's quickest
 // message does (LL, where it has one). REQUIRES: ranks of a host follow one another.
 Duration agreement_time(const Communicator& c, const Profile& p);
+// The profile as collectives of the hosts' own processes see it on GPUs' cluster (MPI): no kernel
+// is launched, a step costs what the transport's quickest message does.
+Profile between_hosts(const Profile& p);
 
 // Name of the first transport that the fabric uses and the profile lacks; empty = none.
 std::string missing_transport(const topology::Fabric& f, const Profile& p);

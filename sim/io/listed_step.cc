@@ -169,10 +169,12 @@ class OperationReader {
     RankGroups wanted{"", static_cast<int>(size), static_cast<int>(stride)};
     for (std::size_t k = 0; k < file_.program.groups.size(); ++k) {
       wanted.name = file_.program.groups[k].name;
+      wanted.by_hosts = file_.program.groups[k].by_hosts;
       if (file_.program.groups[k] == wanted) return static_cast<std::uint8_t>(k + 1);
     }
     if (file_.program.groups.size() >= kMostGroups) r.fail("at most 100 groups");
     wanted.name = text;
+    wanted.by_hosts = {};
     file_.program.groups.push_back(wanted);
     return static_cast<std::uint8_t>(file_.program.groups.size());
   }

@@ -69,6 +69,11 @@ analysis::ListedStep read_step(const Reader& r, const Head& head) {
   return step;
 }
 
+bool collective_of_hosts(Algorithm a) {
+  return a == Algorithm::Ring || a == Algorithm::RecursiveDoubling ||
+         a == Algorithm::HalvingDoubling;
+}
+
 }  // namespace
 
 std::vector<RankGroups> read_groups(const Reader& file, std::int64_t ranks) {
@@ -78,7 +83,7 @@ std::vector<RankGroups> read_groups(const Reader& file, std::int64_t ranks) {
   if (!all.json().is_object()) all.fail("expected an object: {\"shard\": {\"size\": 8, ...}}");
   for (const auto& [name, unused] : all.json().items()) {
     Reader g = all.at(name.c_str());
-    g.only({"size", "stride", "server"});
+    g.only({"size", "stride", "server", "by_hosts"});
     if (g.has("server")) {
       out.push_back({name, static_cast<int>(std::max<std::int64_t>(1, ranks)), 1,
                      g.at("server").small(0, static_cast<int>(kMostServers) - 1)});
@@ -86,6 +91,14 @@ std::vector<RankGroups> read_groups(const Reader& file, std::int64_t ranks) {
     }
     RankGroups group{name, g.at("size").small(1, 1 << 20), g.at("stride").small(1, 1 << 20)};
     std::int64_t block = std::int64_t{group.size} * group.stride;
+    if (g.has("by_hosts")) {
+      group.by_hosts = parse_algorithm(g.at("by_hosts").text());
+      if (!group.by_hosts || !collective_of_hosts(*group.by_hosts))
+        g.at("by_hosts")
+            .fail(
+                "what the hosts' processes all-reduce by: ring, recursive_doubling or "
+                "halving_doubling");
+    }
     if (name.empty() || name == "world") g.fail("\"" + name + "\" is no name for a group");
     if (ranks > 0 && ranks % block != 0)
       g.fail("groups of " + std::to_string(group.size) + " ranks, " + std::to_string(group.stride) +

@@ -75,11 +75,14 @@ OrderedJson write_program(const Program& p, const Workload& w, int ranks) {
   j["micro_steps"] = p.micro_steps;
   j["worker_threads"] = p.worker_threads;
   if (!p.streams.empty()) j["streams"] = p.streams;
-  for (const RankGroups& g : p.groups)
-    if (g.server >= 0)
+  for (const RankGroups& g : p.groups) {
+    if (g.server >= 0) {
       j["groups"][g.name] = {{"server", g.server}};
-    else
-      j["groups"][g.name] = {{"size", g.size}, {"stride", g.stride}};
+      continue;
+    }
+    j["groups"][g.name] = {{"size", g.size}, {"stride", g.stride}};
+    if (g.by_hosts) j["groups"][g.name]["by_hosts"] = name_of(*g.by_hosts);
+  }
   if (p.servers)
     j["servers"] = {{"count", p.servers->count},
                     {"synchronous", p.servers->synchronous},

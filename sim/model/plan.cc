@@ -368,6 +368,39 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
       return {"/plan/HOROVOD_CACHE_CAPACITY", "0 to 1,000,000 tensors"};
     if (h.groups < 0 || h.groups > gradients)
       return {"/plan/groups", "0 (none) to the number of gradients, " + std::to_string(gradients)};
+    if (device != DeviceKind::Gpu) {
+      const std::pair<const char*, bool> of_gpus[] = {
+          {"HOROVOD_HIERARCHICAL_ALLREDUCE", h.hierarchical_allreduce},
+          {"HOROVOD_TORUS_ALLREDUCE", h.torus_allreduce},
+          {"HOROVOD_NUM_NCCL_STREAMS", h.num_nccl_streams != 1},
+          {"HOROVOD_ENABLE_ASYNC_COMPLETION", h.enable_async_completion}};
+      for (const auto& [name, set] : of_gpus)
+        if (set)
+          return {std::string("/plan/") + name,
+                  "is about NCCL on GPUs, and without effect on CPUs: leave it at its default"};
+      if (h.adasum)
+        return {"/plan/op",
+                "Adasum on CPUs is Open MPI's alone (Gloo has none); it is modelled on "
+                "GPUs: a cluster of them, or op=average"};
+    }
+    if (h.hierarchical_allreduce && h.torus_allreduce)
+      return {"/plan/HOROVOD_TORUS_ALLREDUCE",
+              "is without effect beside HOROVOD_HIERARCHICAL_ALLREDUCE, which Horovod asks first: "
+              "set one of the two"};
+    if (h.num_nccl_streams < 1 || h.num_nccl_streams > kMostHorovodStreams)
+      return {"/plan/HOROVOD_NUM_NCCL_STREAMS",
+              "1 to " + std::to_string(kMostHorovodStreams) + " streams"};
+    if (h.adasum && (h.hierarchical_allreduce || h.torus_allreduce))
+      return {h.torus_allreduce ? "/plan/HOROVOD_TORUS_ALLREDUCE"
+                                : "/plan/HOROVOD_HIERARCHICAL_ALLREDUCE",
+              "is about averages; Adasum always reduces in hosts first (op=average, or neither)"};
+    if (h.adasum && h.groups > 0)
+      return {"/plan/groups", "Horovod's optimizer for Adasum takes no groups (groups=0)"};
+    if (const LoopWork loop = loop_work(w); h.adasum && (loop.unscale > 0 || loop.clip > 0))
+      return {"/workload/loop",
+              "with Adasum parameters are updated in hooks, before a loop could unscale or clip "
+              "(Horovod: \"Skipping synchronization is not supported when using Adasum "
+              "optimizer\"): op=average"};
     if (h.disable_group_fusion && h.groups == 0)
       return {"/plan/HOROVOD_DISABLE_GROUP_FUSION", "there are no groups (groups=N)"};
   }

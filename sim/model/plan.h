@@ -108,6 +108,8 @@ struct FsdpPlan {
   bool ends_apart = false;  // fully_shard: what is before and after the blocks are units, too
 };
 
+// The fusion buffer's stream is one of them; another is the input pipeline's (kMostStreams).
+inline constexpr std::int64_t kMostHorovodStreams = 6;
 // The environment and the arguments of Horovod's DistributedOptimizer, as of 0.21 and later.
 struct HorovodPlan {
   std::optional<double> cycle_time;                   // HOROVOD_CYCLE_TIME, ms; default 1
@@ -117,6 +119,11 @@ struct HorovodPlan {
   bool disable_group_fusion = false;                  // HOROVOD_DISABLE_GROUP_FUSION
   bool fp16_compression = false;                      // compression=hvd.Compression.fp16
   std::int64_t groups = 0;                            // groups=N: of the parameters in their order
+  bool adasum = false;                                // op=hvd.Adasum
+  bool hierarchical_allreduce = false;                // HOROVOD_HIERARCHICAL_ALLREDUCE
+  bool torus_allreduce = false;                       // HOROVOD_TORUS_ALLREDUCE
+  std::int64_t num_nccl_streams = 1;                  // HOROVOD_NUM_NCCL_STREAMS
+  bool enable_async_completion = false;               // HOROVOD_ENABLE_ASYNC_COMPLETION
 };
 
 // DeepSpeed's zero_optimization, as of 0.14.5 (runtime/zero/config.py); sizes in elements. Weights

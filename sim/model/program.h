@@ -183,6 +183,8 @@ struct RankGroups {
   int stride = 1;
   // All ranks, and this parameter server of the job's: Operation::Push and Pull. -1 = ranks alone.
   int server = -1;
+  // The hosts' own processes communicate (MPI), whatever the job's backend: its all-reduce.
+  std::optional<Algorithm> by_hosts = {};
   friend bool operator==(const RankGroups&, const RankGroups&) = default;
 };
 // Of each group, its ranks in order.
@@ -239,6 +241,9 @@ struct StepProgram {
 // wakes in cycles (strategy::Fusion). Its operations are on Lane::Worker, Lane::Comm and the first
 // of Program::streams; they belong to the step whose tensors they reduce.
 struct Coordination {
+  // What becomes of tensors that are reduced together, on GPUs: one all-reduce; or a reduce-scatter
+  // in each host, something between hosts, an all-gather in each host.
+  enum class Reduces : std::uint8_t { Flat, Hierarchical, Torus, Adasum };
   struct Requested {
     std::int64_t bytes = 0;  // on the wire
     DType dtype = DType::Float32;
@@ -251,6 +256,16 @@ struct Coordination {
   std::int64_t padding = 1;        // of a tensor's bytes in what is fused
   bool group_fusion = true;        // groups fuse with others
   int batch = 1;                   // tensors that one kernel copies
+  Reduces reduces = Reduces::Flat;
+  int local_ranks = 1;            // of a host; of parts of a host's ranks (not Flat)
+  std::int64_t unit = 64;         // elements of a rank: what is fused is a multiple (not Flat)
+  int streams = 1;                // of the device, which reductions take in turn
+  bool async_completion = false;  // the host waits until everything is launched, not until it ends
+  // Hierarchical, Adasum: what a copy between a device and its host takes, and what the host's
+  // processes read and write, bytes per picosecond.
+  Duration copy_latency;
+  double copied = 0;
+  double touched = 0;
 };
 
 // Parameter servers: processes on hosts, which are no ranks. What a server does with what was

@@ -213,9 +213,11 @@ const collective::Communicator& Communicators::get(const Question& q, const Prog
   std::vector<int> servers;  // devices
   if (program.servers) servers = server_devices(q.fabric, devices_of(q.scenario), *program.servers);
   auto device_of = [&](const RankGroups& g) { return servers[static_cast<std::size_t>(g.server)]; };
-  for (const RankGroups& g : program.groups)
+  for (const RankGroups& g : program.groups) {
     g.server >= 0 ? key.second.emplace_back(-2, device_of(g))
                   : key.second.emplace_back(g.size, g.stride);
+    if (g.by_hosts) key.second.emplace_back(-3, static_cast<int>(*g.by_hosts));
+  }
   for (int group : exchanges) key.second.emplace_back(-1, group);
   std::lock_guard guard(lock_);
   auto it = grouped_.find(key);
@@ -254,7 +256,9 @@ collective::Communicator Communicators::join(const Question& q, const Key& key,
   std::vector<collective::Communicator> made;
   for (const std::vector<int>& group : of)
     if (all || meets(group)) {
-      made.push_back(make(q, key, group));
+      made.push_back(groups.by_hosts ? collective::make_communicator(q.fabric, group, Backend::Tcp,
+                                                                     *groups.by_hosts)
+                                     : make(q, key, group));
       if (exchanges) let_exchange(made.back());
     }
   return collective::make_joint(std::move(made));

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "sim/strategy/horovod.h"
+
 namespace ddpsim::predict {
 namespace {
 
@@ -19,8 +21,15 @@ std::vector<topology::LinkId> links_to_cpu(const topology::Fabric& fabric, int d
 
 }  // namespace
 
+bool uses_host_memory(const Question& q) {
+  return offloads(q.scenario.plan) ||
+         (q.profile.kind == DeviceKind::Gpu &&
+          strategy::stages_on_hosts(q.scenario.plan, q.scenario.ranks,
+                                    q.fabric.cluster().devices_per_host));
+}
+
 Problem check_host_memory(const Question& q) {
-  const bool plan = offloads(q.scenario.plan);
+  const bool plan = uses_host_memory(q);
   const bool input = q.scenario.input && q.scenario.input->bytes_per_sample > 0;
   if (!plan && !input) return {};
   const std::string what = plan ? "the plan copies" : "input is copied";
@@ -42,9 +51,9 @@ Problem check_host_memory(const Question& q) {
                                 "\", which profile \"" + q.profile.name + "\" does not have"};
   if (plan && cluster.host_memory.bits_per_s <= 0)
     return {"/cluster/host_memory",
-            "the plan updates weights on the host's CPUs, and what their memory's bandwidth is "
-            "cluster \"" +
-                cluster.name +
+            std::string(offloads(q.scenario.plan) ? "the plan updates weights on the host's CPUs"
+                                                  : "the plan sums gradients on the host's CPUs") +
+                ", and what their memory's bandwidth is cluster \"" + cluster.name +
                 "\" does not say: --set cluster.host_memory=300GB/s, as STREAM measures it with "
                 "all cores of a host"};
   return {};

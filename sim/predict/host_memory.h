@@ -10,6 +10,8 @@ namespace ddpsim::predict {
 // Why a plan that offloads, or input that is copied to the device, cannot be timed on this cluster;
 // others always can.
 Problem check_host_memory(const Question& q);
+// Of the plan: it keeps something there, or reduces there.
+bool uses_host_memory(const Question& q);
 
 // All ranks of a host copy at once: each link's rate is shared equally by those whose way to the
 // nearest CPU it is on, and the slowest rank's is the answer; the efficiency is that of the

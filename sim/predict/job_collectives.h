@@ -53,6 +53,7 @@ struct JobCollectives : JobFlows {
 
   std::vector<TaskId> add_messages(const Communicator& comm, const Op& op, const Price& price,
                                    const std::vector<TaskId>& arrive) {
+    const Profile& profile = prices_.profile_of(op.group);
     collective::FlowOfHop flow{
         [this, &comm](int from, int to, int nic) { return hop_flow(comm, from, to, nic); }};
     if (comm.nccl && price.pattern >= collective::kNcclPatterns) {
@@ -66,8 +67,8 @@ struct JobCollectives : JobFlows {
     const Operation o = op.kind.operation;
     const bool half =
         o == Operation::AllGather || o == Operation::Reduce || o == Operation::ReduceScatter;
-    if (half && program_.backend == Backend::Nccl)
-      return collective::add_half_messages(graph_, comm, profile_, price, {op.bytes}, flow, arrive);
+    if (half && comm.backend == Backend::Nccl)
+      return collective::add_half_messages(graph_, comm, profile, price, {op.bytes}, flow, arrive);
     collective::SharedCores sharing;
     collective::TakeTurn turn;
     collective::SegmentPath path;
@@ -113,12 +114,12 @@ struct JobCollectives : JobFlows {
       sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
     }
     if (is_broadcast(op.kind))
-      return collective::add_broadcast_messages(graph_, comm, profile_, price, {op.bytes}, flow,
+      return collective::add_broadcast_messages(graph_, comm, profile, price, {op.bytes}, flow,
                                                 arrive, path, op.root, turn);
     if (half)
-      return collective::add_schedule_messages(graph_, comm, profile_, price, {op.bytes}, flow,
+      return collective::add_schedule_messages(graph_, comm, profile, price, {op.bytes}, flow,
                                                arrive, sharing, turn, path, op.root);
-    return collective::add_all_reduce_messages(graph_, comm, profile_, price, {op.bytes}, flow,
+    return collective::add_all_reduce_messages(graph_, comm, profile, price, {op.bytes}, flow,
                                                arrive, sharing, turn, path);
   }
 

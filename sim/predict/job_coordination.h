@@ -23,8 +23,8 @@ struct JobCoordination : JobLanes {
   struct Live {
     StepProgram step;
     std::vector<std::vector<Placed>> placed;
-    std::uint32_t wait = 0;  // the operation that waits for all requests
-    std::size_t left = 0;    // tensors that it waits for and that are not decided
+    std::vector<std::uint32_t> waits;  // the operations that wait for all requests
+    std::size_t left = 0;              // tensors that they wait for and that are not decided
   };
   struct Asked {
     TaskId task;
@@ -53,22 +53,29 @@ struct JobCoordination : JobLanes {
   void keep(const StepProgram& s, std::vector<std::vector<Placed>> placed) {
     auto number = static_cast<std::uint32_t>(live_.size());
     std::size_t known = asked_.size();
-    Live l{s, std::move(placed), 0, 0};
+    // A group is asked for at once, when the host has got through all of it.
+    const auto& tensors = program_.coordination->tensors;
+    std::map<std::uint32_t, std::uint32_t> last_of_group;
+    for (std::uint32_t i = 0; i < s.ops.size(); ++i)
+      if (is_request(s.ops[i].kind)) last_of_group[tensors[s.ops[i].subject].group] = i;
+    Live l{s, std::move(placed), {}, 0};
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
       if (waits_for_requests(s.ops[i].kind)) {
-        l.wait = i;
+        l.waits.push_back(i);
         for (auto& of_class : l.placed) graph_.add_gate(of_class[i].begin);
       }
       if (!is_request(s.ops[i].kind)) continue;
       ++l.left;
+      const std::uint32_t group = tensors[s.ops[i].subject].group;
+      const std::uint32_t asks = group == kNoSubject ? i : last_of_group[group];
       for (std::uint32_t c = 0; c < classes_.size(); ++c) {
-        graph_.notify(l.placed[c][i].end);
-        asked_.push_back({l.placed[c][i].end, c, number, s.ops[i].subject});
+        graph_.notify(l.placed[c][asks].end);
+        asked_.push_back({l.placed[c][asks].end, c, number, s.ops[i].subject});
       }
     }
     live_.push_back(std::move(l));
-    std::sort(asked_.begin() + static_cast<std::ptrdiff_t>(known), asked_.end(),
-              [](const Asked& a, const Asked& b) { return a.task < b.task; });
+    std::stable_sort(asked_.begin() + static_cast<std::ptrdiff_t>(known), asked_.end(),
+                     [](const Asked& a, const Asked& b) { return a.task < b.task; });
   }
 
   void coordinate(TaskId task, TimePoint now, std::vector<TaskId>& release) {
@@ -126,14 +133,21 @@ struct JobCoordination : JobLanes {
       TaskId end = l.placed[c][thread].end;
       graph_.notify(end);
       frees_.emplace(end, c);
-      for (std::uint32_t op : last)
-        if (op != kNoOp) graph_.add_edge(l.placed[c][op].end, l.placed[c][l.wait].begin);
     }
-    for (std::uint32_t op : last)
-      if (op != kNoOp) l.step.extra_deps.push_back({l.wait, op});
+    for (std::uint32_t wait : l.waits) {
+      const bool launched =
+          program_.coordination->async_completion && l.step.ops[wait].lane == Lane::Host;
+      const std::vector<std::uint32_t>& awaited = launched ? std::vector{thread} : last;
+      for (std::uint32_t op : awaited) {
+        if (op == kNoOp) continue;
+        for (auto& of_class : l.placed) graph_.add_edge(of_class[op].end, of_class[wait].begin);
+        l.step.extra_deps.push_back({wait, op});
+      }
+    }
     for (const auto& together : decision.fused) l.left -= together.size();
     if (l.left > 0) return;
-    for (auto& of_class : l.placed) release.push_back(of_class[l.wait].begin);
+    for (auto& of_class : l.placed)
+      for (std::uint32_t wait : l.waits) release.push_back(of_class[wait].begin);
   }
 
   // On the thread, or on a stream of the device.

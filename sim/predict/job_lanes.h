@@ -244,7 +244,7 @@ struct JobLanes : JobServers {
         tails_[c][static_cast<std::size_t>(op.lane)] = done[c];
         close(c, static_cast<std::size_t>(op.lane));
       }
-      if (!device_[0].empty() && op.lane != Lane::Compute && !pooled)
+      if (!device_[0].empty() && op.lane != Lane::Compute && op.lane != Lane::Worker)
         for (std::size_t k = 0; k < (profile_.memory_hold ? 2 : 1); ++k)
           graph_.add_hold(arrive[c], done[c], {device_[k][c], hold_of(k, price)});
     }

@@ -15,7 +15,7 @@ inline Program lowered(const Question& q, const StepTimes& times,
                                 q.fabric.cluster().devices_per_host};
   timed.winograd = q.profile.kind == DeviceKind::Gpu &&
                    q.profile.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] == 0;
-  if (offloads(q.scenario.plan)) timed.host_memory = host_memory(q, level);
+  if (uses_host_memory(q)) timed.host_memory = host_memory(q, level);
   if (q.scenario.plan.system == System::ParameterServer)
     timed.host_memory = server_memory(q, level);
   return strategy::lower(timed, q.scenario.plan, steps);

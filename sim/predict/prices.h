@@ -14,7 +14,15 @@ class Prices {
  public:
   // REQUIRES: both outlive it.
   Prices(const collective::Communicator& comm, const Profile& profile, Level level)
-      : comm_(comm), profile_(profile), level_(level) {}
+      : comm_(comm),
+        profile_(profile),
+        of_hosts_(collective::between_hosts(profile)),
+        level_(level) {}
+
+  // Of a group of Program::groups: what its collectives are priced by.
+  const Profile& profile_of(std::uint8_t group) const {
+    return of_group(comm_, group).backend == comm_.backend ? profile_ : of_hosts_;
+  }
 
   // REQUIRES: op communicates.
   const collective::Price& of(const Op& op) {
@@ -22,8 +30,9 @@ class Prices {
     auto it = prices_.find(key);
     if (it == prices_.end())
       it = prices_
-               .emplace(key, collective::price(collective::of_group(comm_, op.group), profile_,
-                                               level_, op.kind.operation, {op.bytes}, op.dtype))
+               .emplace(key, collective::price(collective::of_group(comm_, op.group),
+                                               profile_of(op.group), level_, op.kind.operation,
+                                               {op.bytes}, op.dtype))
                .first;
     return it->second;
   }
@@ -31,6 +40,7 @@ class Prices {
  private:
   const collective::Communicator& comm_;
   const Profile& profile_;
+  const Profile of_hosts_;
   Level level_;
   std::map<std::tuple<Operation, std::int64_t, DType, std::uint8_t>, collective::Price> prices_;
 };

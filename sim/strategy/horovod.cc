@@ -7,12 +7,14 @@
 //         (which averages), a copy back; one gradient by itself stays where it is
 //   CPU   the thread copies, reduces, scales and copies back before its next cycle
 //
+// horovod_reductions.cc has what it does in detail, and in other ways. With Adasum a hook updates
+// its parameter and requests the reduction of the change, which is applied after synchronize().
+//
 // Source: horovod 0.28.1: horovod/torch/optimizer.py, horovod/common/operations.cc,
 // ops/nccl_operations.cc, ops/gpu_operations.cc, ops/gloo_operations.cc. sim/MODEL.md section 3.
 #include "sim/strategy/horovod.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "sim/strategy/bucketing.h"
 #include "sim/strategy/builder.h"
@@ -34,26 +36,20 @@ constexpr OpWord kSynchronize{
 constexpr OpWord kDecompressTensor{
     "decompress/",
     {.does = Does::Copy, .phase = Phase::Reduced, .of = Of::Tensor, .touches = Touches::Tensor}};
-// What the background thread does.
-constexpr OpWord kCoordinate{"coordinate/cycle.",
-                             {.does = Does::Host, .phase = Phase::Backward, .of = Of::Number}};
-constexpr OpWord kFuse{
-    "copy_in/fused.",
-    {.does = Does::Copy, .phase = Phase::Backward, .of = Of::Bucket, .touches = Touches::Bucket}};
-constexpr OpWord kReduceFused{"allreduce/fused.",
-                              {.does = Does::Communicate,
-                               .phase = Phase::Backward,
-                               .of = Of::Bucket,
-                               .touches = Touches::Bucket,
-                               .operation = Operation::AllReduce}};
-constexpr OpWord kUnfuse{"copy_out/fused.",
-                         {.does = Does::Copy,
-                          .phase = Phase::Reduced,
-                          .of = Of::Bucket,
-                          .touches = Touches::Bucket,
-                          .divides = true}};
-constexpr OpWord kHorovodWords[] = {kCompressTensor, kRequest, kSynchronize, kDecompressTensor,
-                                    kCoordinate,     kFuse,    kReduceFused, kUnfuse};
+// Adasum's optimizer: a hook updates its parameter and requests the reduction of what that changed.
+constexpr OpWord adasum_word(const char* name, Does does, Phase phase) {
+  return {name, {.does = does, .phase = phase, .of = Of::Tensor, .touches = Touches::Tensor}};
+}
+constexpr OpWord kAdasumStart = adasum_word("adasum_start/", Does::Copy, Phase::Backward);
+constexpr OpWord kAdasumStep = adasum_word("adasum_step/", Does::Compute, Phase::Update);
+constexpr OpWord kAdasumDelta = adasum_word("adasum_delta/", Does::Copy, Phase::Backward);
+constexpr OpWord kAdasumApply = adasum_word("adasum_apply/", Does::Copy, Phase::Reduced);
+// Asynchronous completion: the device waits where the host does not.
+constexpr OpWord kReducedOnDevice{
+    "reduced", {.does = Does::Wait, .phase = Phase::Reduced, .touches = Touches::Everything}};
+constexpr OpWord kHorovodOptimizerWords[] = {kCompressTensor,   kRequest,     kSynchronize,
+                                             kDecompressTensor, kAdasumStart, kAdasumStep,
+                                             kAdasumDelta,      kAdasumApply, kReducedOnDevice};
 
 constexpr int kBatchedCopies = 160;    // cuda_kernels.h BATCHED_D2D_CAPACITY
 constexpr std::int64_t kPadding = 16;  // BATCHED_D2D_PADDING
@@ -73,11 +69,15 @@ class HorovodLowering {
     program_.activations_known = memory_.known();
     of(program_.resident, Holds::Buckets) = knobs().fusion_threshold;
     program_.worker_threads = 1;
-    if (timed.device == DeviceKind::Gpu) program_.streams = {"fusion"};
-    program_.coordination = coordination();
+    if (knobs().adasum) of(program_.resident, Holds::Parameters) *= 2;  // _starting_models
+    if (gpu()) program_.streams = {"fusion"};
+    for (std::int64_t k = 1; gpu() && k < knobs().num_nccl_streams; ++k)
+      program_.streams.push_back("nccl_" + std::to_string(k));
+    program_.groups = horovod_groups(plan, timed.ranks, timed.per_host);
+    program_.coordination = coordination(timed);
     // Words of what is made while it runs, so that all steps know them.
     program_.words.push_back(kLaunch.name);
-    for (const OpWord& word : kHorovodWords) program_.words.push_back(word.name);
+    for (const OpWord& word : horovod_reduction_words()) program_.words.push_back(word.name);
   }
 
   Program run(Steps steps) {
@@ -90,7 +90,7 @@ class HorovodLowering {
   const HorovodPlan& knobs() const { return plan_.horovod; }
   bool gpu() const { return program_.device == DeviceKind::Gpu; }
 
-  Coordination coordination() const {
+  Coordination coordination(const TimedWorkload& timed) const {
     Coordination c;
     c.tensors.resize(w_.tensors.size());
     for (TensorIndex t = 0; t < w_.tensors.size(); ++t) {
@@ -114,6 +114,16 @@ class HorovodLowering {
     c.padding = batched ? kPadding : 1;
     c.batch = batched ? kBatchedCopies : 1;
     c.group_fusion = !knobs().disable_group_fusion;
+    if (!gpu()) return c;
+    c.reduces = reductions_of(knobs(), timed.ranks, timed.per_host);
+    c.local_ranks = std::min(timed.ranks, timed.per_host);
+    c.streams = static_cast<int>(knobs().num_nccl_streams);
+    c.async_completion = knobs().enable_async_completion;
+    if (timed.host_memory) {
+      c.copy_latency = timed.host_memory->latency;
+      c.copied = timed.host_memory->copied;
+      c.touched = timed.host_memory->touched;
+    }
     return c;
   }
   DType wire_type(TensorIndex t) const {
@@ -152,12 +162,30 @@ class HorovodLowering {
     }
     b.set_micro(-1);
     b.wait(kSynchronize, kNoSubject, kNoOp);
+    if (program_.coordination->async_completion) b.event(kReducedOnDevice, Lane::Compute);
     for (const Segment& s : timeline_.segments)
       if (compresses(s.tensor))
         b.main(kDecompressTensor, s.tensor, bytes(s.tensor),
                {.traffic = bytes(s.tensor) + program_.coordination->tensors[s.tensor].bytes});
-    b.update(times_);
+    if (!knobs().adasum) {
+      b.update(times_);
+      return std::move(b.step);
+    }
+    for (const Segment& s : timeline_.segments)  // start += delta; p = start
+      b.main(kAdasumApply, s.tensor, bytes(s.tensor),
+             {.traffic = 5 * bytes(s.tensor), .kernels = 2});
+    b.end_update();
     return std::move(b.step);
+  }
+
+  // start = p; the optimizer's step on p alone; p -= start.
+  void update_alone(StepBuilder& b, TensorIndex t) {
+    const double share = static_cast<double>(w_.tensors[t].elements()) /
+                         static_cast<double>(std::max<std::int64_t>(1, w_.elements()));
+    b.main(kAdasumStart, t, bytes(t), {.traffic = 2 * bytes(t)});
+    if (times_.host) b.host_time(scale(times_.host->optimizer, share));
+    b.main(kAdasumStep, t, bytes(t), {.duration = scale(times_.optimizer, share)});
+    made(b, t, b.main(kAdasumDelta, t, bytes(t), {.traffic = 3 * bytes(t)}));
   }
 
   // What is next on the device makes the tensor; one that takes no time is there with the last.
@@ -168,6 +196,7 @@ class HorovodLowering {
   // A group's requests are made with its last.
   void hook(StepBuilder& b, TensorIndex t, std::vector<std::uint32_t>& left,
             std::vector<std::vector<TensorIndex>>& held) {
+    if (knobs().adasum) update_alone(b, t);
     if (compresses(t))
       made(b, t,
            b.main(kCompressTensor, t, bytes(t),
@@ -198,152 +227,91 @@ class HorovodLowering {
   std::uint32_t latest_ = kNoOp;
 };
 
-// Appends operations of the background thread.
-class Thread {
- public:
-  Thread(const Program& program, StepProgram& step) : program_(program), step_(step) {}
+std::vector<OpWord> all_horovod_words() {
+  std::vector<OpWord> out(std::begin(kHorovodOptimizerWords), std::end(kHorovodOptimizerWords));
+  const std::span<const OpWord> more = horovod_reduction_words();
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
 
-  std::uint32_t push(const OpWord& word, Lane lane, std::uint32_t subject, std::int64_t bytes,
-                     std::initializer_list<std::uint32_t> after) {
-    Op op;
-    op.kind = word.kind;
-    op.word = static_cast<std::uint16_t>(
-        std::find(program_.words.begin(), program_.words.end(), word.name) -
-        program_.words.begin());
-    op.lane = lane;
-    op.subject = subject;
-    op.bytes = bytes;
-    op.kernels = 0;
-    auto index = static_cast<std::uint32_t>(step_.ops.size());
-    std::size_t k = 0;
-    for (std::uint32_t d : after) {
-      if (d == kNoOp) continue;
-      if (k < 2)
-        op.dep[k++] = d;
-      else
-        step_.extra_deps.push_back({index, d});
-    }
-    step_.ops.push_back(op);
-    return index;
-  }
-
-  void copy(std::uint32_t op, std::int64_t traffic, int kernels) {
-    step_.ops[op].cost = Cost::Memory;
-    step_.ops[op].traffic = traffic;
-    step_.ops[op].kernels = kernels;
-  }
-
-  // The host's part of what goes to the device. Returns the launch.
-  std::uint32_t launch(Cost cost, int kernels, std::uint32_t after) {
-    auto next = static_cast<std::uint32_t>(step_.ops.size() + 1);
-    std::uint32_t op = push(kLaunch, Lane::Worker, next, 0, {after});
-    step_.ops[op].cost = cost;
-    step_.ops[op].kernels = kernels;
-    return op;
-  }
-
-  // Returns what the next one of the thread waits for.
-  std::uint32_t reduce(std::uint32_t bucket, std::uint32_t after) {
-    const Bucket& b = step_.buckets[bucket];
-    const std::int64_t bytes = b.wire_bytes.count;
-    const bool several = b.tensors.size() > 1;
-    const bool gpu = program_.device == DeviceKind::Gpu;
-    const int batch = program_.coordination->batch;
-    const int kernels = (static_cast<int>(b.tensors.size()) + batch - 1) / batch;
-    std::uint32_t ready = kNoOp;
-    for (TensorIndex t : b.tensors)
-      if (std::uint32_t made = step_.made_by[t]; made != kNoOp)
-        ready = ready == kNoOp ? made : std::max(ready, made);
-    // The stream reuses the fusion buffer: what it has been given goes first.
-    std::uint32_t before = kNoOp;
-    for (auto i = static_cast<std::uint32_t>(step_.ops.size()); gpu && i-- > 0 && before == kNoOp;)
-      if (of_bucket(step_.ops[i].kind)) before = i;
-    const Lane copies = gpu ? stream(0) : Lane::Worker;
-    std::uint32_t thread = after;
-    if (several) {
-      if (gpu) thread = launch(Cost::Launch, kernels, thread);
-      ready = push(kFuse, copies, bucket, bytes, {thread, ready, before});
-      before = kNoOp;
-      copy(ready, 2 * bytes, kernels);
-      if (!gpu) thread = ready;
-    }
-    if (gpu) thread = launch(Cost::LaunchCollective, 0, thread);
-    std::uint32_t reduced =
-        push(kReduceFused, gpu ? Lane::Comm : Lane::Worker, bucket, bytes, {thread, ready, before});
-    step_.ops[reduced].dtype = b.dtype;
-    if (!gpu) thread = reduced;
-    // NCCL averages; elsewhere the buffer is scaled.
-    if (several || !gpu) {
-      if (gpu) thread = launch(Cost::Launch, kernels, thread);
-      std::uint32_t out = push(kUnfuse, copies, bucket, bytes, {thread, reduced});
-      copy(out, (gpu ? 0 : 2 * bytes) + (several ? 2 * bytes : 0), kernels);
-      if (!gpu) thread = out;
-    }
-    return thread;
-  }
-
- private:
-  const Program& program_;
-  StepProgram& step_;
-};
-
-std::uint32_t wait_of(const StepProgram& step) {
-  for (std::uint32_t i = 0; i < step.ops.size(); ++i)
-    if (waits_for_requests(step.ops[i].kind)) return i;
-  return kNoOp;
+bool is_power_of_two(int n) {
+  return n > 0 && (n & (n - 1)) == 0;
 }
 
 }  // namespace
 
-std::uint32_t add_reductions(const Program& program, StepProgram& step, Duration coordination,
-                             const std::vector<std::vector<TensorIndex>>& fused) {
-  Thread thread(program, step);
-  std::uint32_t cycle = 0;
-  for (const Op& op : step.ops)
-    if (op.kind == kCoordinate.kind) ++cycle;
-  std::uint32_t first = thread.push(kCoordinate, Lane::Worker, cycle, 0, {});
-  step.ops[first].duration = coordination;
-  std::uint32_t last = first;
-  for (const std::vector<TensorIndex>& together : fused) {
-    Bucket b;
-    b.tensors = together;
-    for (TensorIndex t : together) {
-      b.bytes += Bytes{program.tensor_bytes[t]};
-      b.wire_bytes += Bytes{program.coordination->tensors[t].bytes};
-    }
-    b.dtype = program.coordination->tensors[together.front()].dtype;
-    step.buckets.push_back(std::move(b));
-    last = thread.reduce(static_cast<std::uint32_t>(step.buckets.size() - 1), last);
-  }
-  return first;
+Coordination::Reduces reductions_of(const HorovodPlan& plan, int ranks, int per_host) {
+  using Reduces = Coordination::Reduces;
+  if (ranks < 2) return Reduces::Flat;
+  if (plan.adasum) return Reduces::Adasum;
+  if (ranks <= per_host) return Reduces::Flat;
+  return plan.hierarchical_allreduce ? Reduces::Hierarchical
+         : plan.torus_allreduce      ? Reduces::Torus
+                                     : Reduces::Flat;
 }
 
-StepProgram in_order(const StepProgram& played, std::vector<std::uint32_t>& order) {
-  std::uint32_t wait = wait_of(played);
-  std::uint32_t made = kNoOp;
-  for (std::uint32_t i = 0; i < played.ops.size() && made == kNoOp; ++i)
-    if (played.ops[i].kind == kCoordinate.kind) made = i;
-  order.resize(played.ops.size());
-  std::iota(order.begin(), order.end(), 0u);
-  if (made == kNoOp) return played;
-  std::rotate(order.begin() + wait, order.begin() + made, order.end());
-  std::vector<std::uint32_t> now(order.size());
-  for (std::uint32_t i = 0; i < order.size(); ++i) now[order[i]] = i;
-  StepProgram out = played;
-  for (std::uint32_t i = 0; i < order.size(); ++i) {
-    Op& op = out.ops[i] = played.ops[order[i]];
-    for (std::uint32_t& d : op.dep)
-      if (d != kNoOp) d = now[d];
-    if (op.kind.of == Of::Operation) op.subject = now[op.subject];
+bool stages_on_hosts(const Plan& plan, int ranks, int per_host) {
+  if (plan.system != System::Horovod) return false;
+  const auto how = reductions_of(plan.horovod, ranks, per_host);
+  return how == Coordination::Reduces::Hierarchical || how == Coordination::Reduces::Adasum;
+}
+
+std::vector<RankGroups> horovod_groups(const Plan& plan, int ranks, int per_host) {
+  using Reduces = Coordination::Reduces;
+  const Reduces how = reductions_of(plan.horovod, ranks, per_host);
+  if (how == Reduces::Flat) return {};
+  const int local = std::min(ranks, per_host);
+  std::vector<RankGroups> out{{"host", local, 1}};
+  // Open MPI 4.1's choice for all but small messages is Rabenseifner's.
+  if (how == Reduces::Hierarchical)
+    out.push_back({"across", ranks / local, local, Algorithm::HalvingDoubling});
+  if (how == Reduces::Torus) out.push_back({"across", ranks / local, local});
+  if (how != Reduces::Adasum) return out;
+  int level = 0;
+  for (int distance = local; distance < ranks; distance *= 2, ++level) {
+    const std::string number = std::to_string(level);
+    out.push_back({"pair_" + number, 2, distance, Algorithm::Ring});
+    out.push_back({"block_" + number, 2 * distance, 1, Algorithm::RecursiveDoubling});
   }
-  for (auto& e : out.extra_deps) e = {now[e.op], now[e.dep]};
-  for (std::uint32_t& op : out.made_by)
-    if (op != kNoOp) op = now[op];
   return out;
 }
 
+std::vector<Operation> horovod_operations(const Plan& plan) {
+  std::vector<Operation> out{Operation::AllReduce, Operation::Broadcast};
+  const HorovodPlan& h = plan.horovod;
+  if (h.adasum || h.hierarchical_allreduce || h.torus_allreduce)
+    for (Operation o : {Operation::ReduceScatter, Operation::AllGather, Operation::Reduce})
+      out.push_back(o);
+  return out;
+}
+
+Problem check_horovod(const Plan& plan, int ranks, int per_host) {
+  const HorovodPlan& h = plan.horovod;
+  if (reductions_of(h, ranks, per_host) == Coordination::Reduces::Flat) return {};
+  const int local = std::min(ranks, per_host);
+  if (ranks % local != 0)
+    return {"/ranks",
+            "a reduction in parts is modelled where every host has as many ranks: a "
+            "multiple of " +
+                std::to_string(per_host)};
+  if (!h.adasum) return {};
+  if (!is_power_of_two(ranks / local))
+    return {"/ranks", "Adasum exchanges halves between 2, 4, 8, ... hosts, and " +
+                          std::to_string(ranks / local) +
+                          " is no power of two (Horovod: \"Running GPU Adasum with non-power of 2 "
+                          "nodes is not supported yet\")"};
+  if (ranks > local && !is_power_of_two(local))
+    return {"/ranks", "with " + std::to_string(local) +
+                          " ranks of a host Adasum's distances (powers of two) do not lead from "
+                          "host to host: Horovod would leave hosts apart; 1, 2, 4 or 8 do"};
+  if (ranks / local > 1 << kMostAdasumLevels)
+    return {"/ranks", "at most " + std::to_string(1 << kMostAdasumLevels) + " hosts with Adasum"};
+  return {};
+}
+
 std::span<const OpWord> horovod_words() {
-  return kHorovodWords;
+  static const std::vector<OpWord> words = all_horovod_words();
+  return words;
 }
 
 Program lower_horovod(const TimedWorkload& workload, const Plan& plan, Steps steps) {

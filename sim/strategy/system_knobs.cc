@@ -61,6 +61,11 @@ Field zero_offload_param(Plan&) {
                 [](const Plan& p) { return p.zero.offload_param ? 1 : 0; },
                 [](Plan& p, int k) { p.zero.offload_param = k == 1; }};
 }
+Field horovod_op(Plan&) {
+  return Choice{{"average", "adasum"},
+                [](const Plan& p) { return p.horovod.adasum ? 1 : 0; },
+                [](Plan& p, int k) { p.horovod.adasum = k == 1; }};
+}
 Field horovod_compression(Plan&) {
   return Choice{{"none", "fp16"},
                 [](const Plan& p) { return p.horovod.fp16_compression ? 1 : 0; },
@@ -261,13 +266,28 @@ std::span<const KnobRecord> horovod_knobs() {
       {"HOROVOD_BATCH_D2D_MEMCOPIES", "", "true",
        "GPU: one kernel copies up to 160 tensors into the fusion buffer", false,
        [](Plan& p) { return Field(&p.horovod.batch_d2d_memcopies); }},
+      {"HOROVOD_HIERARCHICAL_ALLREDUCE", "", "false",
+       "GPU: NCCL reduces and scatters in a host, MPI all-reduces among hosts, NCCL gathers", false,
+       [](Plan& p) { return Field(&p.horovod.hierarchical_allreduce); }},
+      {"HOROVOD_TORUS_ALLREDUCE", "", "false", "GPU: the same, NCCL all-reduces among hosts, too",
+       false, [](Plan& p) { return Field(&p.horovod.torus_allreduce); }},
+      {"HOROVOD_NUM_NCCL_STREAMS", "streams", "1",
+       "GPU: reductions take turns on so many streams, each with a communicator and a fusion "
+       "buffer",
+       false, [](Plan& p) { return Field(&p.horovod.num_nccl_streams); }},
+      {"HOROVOD_ENABLE_ASYNC_COMPLETION", "", "false",
+       "GPU: the optimizer waits on the device for what is reduced, not on the host (0.23)", false,
+       [](Plan& p) { return Field(&p.horovod.enable_async_completion); }},
       {"HOROVOD_DISABLE_GROUP_FUSION", "", "false", "a group is not fused with others", false,
        [](Plan& p) { return Field(&p.horovod.disable_group_fusion); }},
       {"compression", "", "none", "gradients are reduced in half precision (hvd.Compression)",
        false, horovod_compression},
       {"groups", "", "0",
        "parameters in so many groups, each requested when its last gradient is there", false,
-       [](Plan& p) { return Field(&p.horovod.groups); }}};
+       [](Plan& p) { return Field(&p.horovod.groups); }},
+      {"op", "", "average",
+       "adasum: each hook updates its parameter; hosts exchange halves of the changes (hvd.Adasum)",
+       false, horovod_op}};
   return knobs;
 }
 

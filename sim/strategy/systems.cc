@@ -7,6 +7,7 @@
 #include "sim/strategy/bucketing.h"
 #include "sim/strategy/data_parallel.h"
 #include "sim/strategy/fsdp.h"
+#include "sim/strategy/horovod.h"
 #include "sim/strategy/mirrored.h"
 #include "sim/strategy/parameter_server.h"
 #include "sim/strategy/system_knobs.h"
@@ -111,13 +112,25 @@ const SystemRecord kSystemRecords[] = {
      sharding_operations,
      fsdp_groups,
      check_fsdp},
-    {System::Horovod, "horovod", "Horovod", "Horovod", "fused all-reduces",
+    {System::Horovod,
+     "horovod",
+     "Horovod",
+     "Horovod",
+     "fused all-reduces",
      "horovod.torch.DistributedOptimizer: what is ready in a cycle is all-reduced together",
      "decisions recorded of 0.28 over Open MPI on CPUs; never executed",
      "what is fused differs from step to step: the step is a mean of 16, its parts are the last "
      "one's; decided as in recordings of Horovod 0.28 over Open MPI on CPUs, times were never "
      "executed",
-     false, horovod_words(), horovod_knobs(), lower_horovod, nullptr},
+     false,
+     horovod_words(),
+     horovod_knobs(),
+     lower_horovod,
+     nullptr,
+     {{"HOROVOD_TORUS_ALLREDUCE", "true", true}},
+     horovod_operations,
+     horovod_groups,
+     check_horovod},
     {System::Zero,
      "zero",
      "DeepSpeed ZeRO",

@@ -1,6 +1,7 @@
 // `--plan horovod` in every command that makes sense, and what it refuses.
 #include <gtest/gtest.h>
 
+#include "sim/io/files.h"
 #include "tests/support/files.h"
 #include "tests/support/support.h"
 
@@ -36,6 +37,60 @@ TEST_F(HorovodFiles, ATraceHasItsThread) {
   const std::string trace = raw(file);
   for (const char* word : {"coordinate/cycle.0", "copy_in/fused.0", "request/fc.bias", "fusion"})
     EXPECT_NE(trace.find(word), std::string::npos) << word;
+}
+
+TEST(HorovodCommand, ReducesInParts) {
+  expect_answer(ask("predict", {"--set", "cluster.hosts=2", "--set", "cluster.host_memory=300GB/s",
+                                "--set", "HOROVOD_HIERARCHICAL_ALLREDUCE=true"}),
+                {"HOROVOD_HIERARCHICAL_ALLREDUCE=true"});
+  expect_answer(ask("predict", {"--set", "cluster.hosts=2", "--set", "cluster.host_memory=300GB/s",
+                                "--set", "op=adasum"}),
+                {"op=adasum"});
+  expect_answer(
+      ask("show program", {"--set", "cluster.hosts=2", "--set", "HOROVOD_TORUS_ALLREDUCE=true"}),
+      {"reduce_scatter/fused.0", "allreduce_across/fused.0", "allgather/fused.0"});
+  expect_refusal(
+      ask("predict", {"--set", "cluster.hosts=2", "--set", "HOROVOD_HIERARCHICAL_ALLREDUCE=true"}),
+      "--set cluster.host_memory=300GB/s");
+  expect_refusal(ask("predict", {"--set", "cluster.hosts=3", "--set", "op=adasum", "--set",
+                                 "cluster.host_memory=300GB/s"}),
+                 "3 is no power of two");
+  expect_refusal(ask("predict", {"--set", "cluster.hosts=2", "--ranks", "12", "--set",
+                                 "HOROVOD_TORUS_ALLREDUCE=true"}),
+                 "a multiple of 8");
+  expect_refusal(ask("predict", {"--set", "HOROVOD_HIERARCHICAL_ALLREDUCE=true", "--set",
+                                 "HOROVOD_TORUS_ALLREDUCE=true"}),
+                 "set one of the two");
+  expect_refusal(ask("predict", {"--set", "HOROVOD_NUM_NCCL_STREAMS=9"}), "1 to 6 streams");
+  expect_refusal(ask("predict", {"--set", "op=adasum", "--set", "groups=4"}), "takes no groups");
+  expect_refusal(ask("predict", {"--set", "op=sum"}), "average");
+  expect_refusal({"predict", "--workload", "resnet18-cpu", "--cluster", "testbed-torch", "--plan",
+                  "horovod", "--set", "HOROVOD_TORUS_ALLREDUCE=true"},
+                 "is about NCCL on GPUs");
+  expect_refusal({"predict", "--workload", "resnet18-cpu", "--cluster", "testbed-torch", "--plan",
+                  "horovod", "--set", "op=adasum"},
+                 "op=average");
+}
+
+TEST(HorovodCommand, ItsOwnTunerIsFollowed) {
+  expect_answer(ask("tune", {"--autotune", "--set", "HOROVOD_CYCLE_TIME=1", "--set",
+                             "HOROVOD_CACHE_CAPACITY=512"}),
+                {"168 settings of 50 steps after 150 that warm up", "it settles on",
+                 "best of its pass", "--seed 1"});
+  expect_refusal({"tune", "--workload", "resnet50", "--cluster", "hgx-h100", "--autotune"},
+                 "is Horovod's own tuner (--plan horovod)");
+}
+
+TEST_F(HorovodFiles, ATimelineIsARun) {
+  const std::string timeline = source_path("tests/data/horovod_timeline/resnet18.json");
+  const std::string run = at("run.json");
+  expect_answer({"import", "horovod-timeline", timeline, "--run", run},
+                {"4 steps, 62 tensors, 2 ranks", "reductions of a step", "MPI_ALLREDUCE of a step",
+                 "from cycle to cycle, ms               5.000"});
+  expect_answer({"show", "run", run}, {"measured (system)", "first", "steady"});
+  expect_refusal({"import", "horovod-timeline", run}, "HOROVOD_TIMELINE writes a list");
+  io::write_file(at("cut.json"), raw(timeline).substr(0, raw(timeline).size() / 2));
+  expect_refusal({"import", "horovod-timeline", at("cut.json")}, "cut.json");
 }
 
 TEST(HorovodCommand, RefusesInASentence) {

@@ -138,6 +138,12 @@ def prediction_differs(ddpsim, workload, cluster, settings):
         (int(n.rsplit(".", 1)[1]), s) for n, s in spans.items() if n.startswith("allreduce/")
     )
     begins = sorted(s[0] for n, s in spans.items() if n.startswith("coordinate/"))
+    if groups := int(knobs.get("groups", 0)):  # asked for together, with the last of them
+        told = {name: time for time, name in asked}
+        for together in horovod.split_groups(names, groups):
+            last = max(told[name] for name in together)
+            told.update({name: last for name in together})
+        asked = [(told[name], name) for _, name in asked]
     left = [[time, name] for time, name in asked]
     ours = [[names[t] for t in s[2]] for _, s in fused]
     theirs = []

@@ -1,6 +1,7 @@
 // Plays questions of tests/oracle/horovod.py with ddpsim's own policy (strategy::Cycles): one JSON
 // array of questions on standard input, for each a line with what was reduced:
-// [[start, [tensor, ...]], ...], times in the question's unit.
+// [[start, [tensor, ...]], ...], times in the question's unit. With --autotune: courses of the
+// autotuner, of tests/oracle/horovod_autotune.py.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "sim/io/codecs.h"
+#include "sim/strategy/autotune.h"
 #include "sim/strategy/cycles.h"
 
 namespace ddpsim {
@@ -174,13 +176,81 @@ class Player {
   io::Json out_ = io::Json::array();
 };
 
+// A course of the autotuner over a landscape of tests/oracle/horovod_autotune.py.
+io::Json setting_of(const strategy::AutotuneSetting& s) {
+  return {{"hierarchical_allreduce", s.hierarchical_allreduce},
+          {"hierarchical_allgather", s.hierarchical_allgather},
+          {"torus_allreduce", s.torus_allreduce},
+          {"cache", s.cache},
+          {"fusion_mb", s.fusion_mb},
+          {"cycle_ms", s.cycle_ms}};
+}
+
+double score_on(const io::Json& land, const strategy::AutotuneSetting& s) {
+  const double width = land["width"];
+  const double x = (s.fusion_mb - land["peak"][0].get<double>()) / width;
+  const double y = (s.cycle_ms - land["peak"][1].get<double>()) / width;
+  double out = 1000 * std::exp(-(x * x + y * y)) + 100 + 0.1 * s.fusion_mb - 0.05 * s.cycle_ms;
+  const io::Json setting = setting_of(s);
+  for (const auto& [name, more] : land["flags"].items())
+    if (setting[name].get<bool>()) out += more.get<double>();
+  return out;
+}
+
+io::Json course(const io::Json& j) {
+  strategy::Autotuner::Fixed fixed;
+  auto flag = [&](const char* name, std::optional<bool>& to) {
+    if (j["fixed"].contains(name)) to = j["fixed"][name].get<bool>();
+  };
+  flag("hierarchical_allreduce", fixed.hierarchical_allreduce);
+  flag("hierarchical_allgather", fixed.hierarchical_allgather);
+  flag("torus_allreduce", fixed.torus_allreduce);
+  flag("cache", fixed.cache);
+  if (j["fixed"].contains("fusion_mb")) fixed.fusion_mb = j["fixed"]["fusion_mb"].get<double>();
+  if (j["fixed"].contains("cycle_ms")) fixed.cycle_ms = j["fixed"]["cycle_ms"].get<double>();
+  strategy::Autotuner tuner(fixed, j["seed"].get<std::uint64_t>());
+  io::Json out{{"tried", io::Json::array()}, {"processes", io::Json::array()}};
+  std::vector<strategy::JointPoint> points;
+  std::vector<double> scores;
+  while (!tuner.done()) {
+    const strategy::AutotuneSetting s = tuner.current();
+    strategy::JointPoint point;
+    if (!fixed.fusion_mb) point.push_back(s.fusion_mb);
+    if (!fixed.cycle_ms) point.push_back(s.cycle_ms);
+    if (!point.empty() && points.size() >= 4 && points.size() < 21) {
+      strategy::GaussianProcess process(0.8);
+      process.fit(points, strategy::normalised_scores(scores));
+      double best = -1e300;
+      for (const auto& x : points) best = std::max(best, process.at(x).mean);
+      const auto told = process.at(point);
+      out["processes"].push_back(
+          {{"length", process.length()},
+           {"height", process.height()},
+           {"mean", told.mean},
+           {"deviation", told.deviation},
+           {"improvement", strategy::expected_improvement(process, point, best)}});
+    }
+    const double score = score_on(j["landscape"], s);
+    out["tried"].push_back({{"setting", setting_of(s)}, {"score", score}});
+    points.push_back(point);
+    scores.push_back(score);
+    tuner.score(score);
+  }
+  out["best"] = setting_of(tuner.best());
+  return out;
+}
+
 }  // namespace
 }  // namespace ddpsim
 
-int main() {
+int main(int argc, char** argv) {
   using namespace ddpsim;
   std::ostringstream text;
   text << std::cin.rdbuf();
+  if (argc > 1 && std::string(argv[1]) == "--autotune") {
+    for (const io::Json& j : io::Json::parse(text.str())) std::cout << course(j).dump() << "\n";
+    return 0;
+  }
   for (const io::Json& j : io::Json::parse(text.str())) {
     Question q = read(j);
     std::cout << Player(q).play().dump() << "\n";

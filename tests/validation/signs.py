@@ -9,9 +9,9 @@ with 4 x 100 Gb/s InfiniBand, PyTorch 1.4. Two runs of the same setting differ t
 percent (its table and its difference print other numbers of the same step), and on one GPU, where
 nothing communicates, by 0.3 to 1.2 %.
 
-BERT-Large on 16 GPUs of a fast network: reductions of each tensor by itself, begun as gradients are
-ready, are slower than one of all after backward, and merged ones are fastest
-(HKBU-HPML/ddl-benchmarks, 100 Gb/s InfiniBand).
+BERT-Large on 16 and 32 GPUs of a fast network: reductions of each tensor by itself, begun as
+gradients are ready, are slower than one of all after backward, and merged ones are fastest
+(HKBU-HPML/ddl-benchmarks 30de09b, 100 Gb/s InfiniBand).
 """
 import json
 import subprocess
@@ -62,28 +62,58 @@ def bucket_caps(ddpsim):
     return wrong
 
 
+# Milliseconds of a step: 8 samples a GPU over samples a second, results/2020-05-29, 100GbIB with
+# RDMA, by GPUs: WFBP-A2A, BSP-A2A, MG-WFBP. One GPU: 49 samples a second.
+BERT = {8: (629.4, 645.3, 599.4), 16: (690.3, 667.9, 622.0), 32: (753.3, 682.3, 639.7)}
+ONE_BERT = 8 / 49
+
+
 def bert(ddpsim):
-    common = ["--workload", "bert-large", "--cluster", "rtx-2080-ti-10g", "--ranks", "16"]
-    common += sets(cluster__link__bandwidth="100Gb/s", cluster__link__transport="ib")
-    common += sets(workload__batch=8, workload__sequence=64, workload__optimizer__foreach="false")
-    each = ["--plan", "horovod", *sets(HOROVOD_FUSION_THRESHOLD=0)]
-    steps = {
-        "each tensor, overlapped": step(ddpsim, *common, *each),
-        "all at once, after backward": step(
-            ddpsim, *common, "--plan", "averaging", *sets(granularity="flat")
-        ),
-        "merged": step(ddpsim, *common, "--plan", "horovod"),
-    }
-    print("BERT-Large, 16 GPUs, 100 Gb/s InfiniBand:")
-    for name, ps in steps.items():
-        print(f"  {name:28} {ps / 1e9:.1f} ms")
-    order = sorted(steps, key=steps.get)
-    if steps["each tensor, overlapped"] <= steps["all at once, after backward"]:
-        print("  not as published: each tensor by itself is the slowest there")
-    return [] if order[0] == "merged" else ["BERT-Large: " + " < ".join(order)]
+    """All three are Horovod 0.19 with HOROVOD_CYCLE_TIME, CACHE_CAPACITY and FUSION_THRESHOLD 0
+    (mgwfbp/bert_benchmark.py); what is merged is merged by hooks, before Horovod sees it: nothing,
+    all in one, or what a model of theirs says (predicted as Horovod's own fusion)."""
+    wrong = []
+    names = ("each tensor, overlapped", "all at once, after backward", "merged")
+    bare = sets(HOROVOD_CYCLE_TIME=0, HOROVOD_CACHE_CAPACITY=0)
+    plans = (
+        [*bare, *sets(HOROVOD_FUSION_THRESHOLD=0)],
+        [*bare, *sets(HOROVOD_FUSION_THRESHOLD=2**31, groups=1)],
+        [],
+    )
+    print("BERT-Large, 100 Gb/s InfiniBand, ms: published, predicted, with the published one GPU")
+    for gpus, published in BERT.items():
+        common = ["--workload", "bert-large", "--cluster", "rtx-2080-ti-10g", "--plan", "horovod"]
+        common += sets(cluster__link__bandwidth="100Gb/s", cluster__link__transport="ib")
+        common += sets(workload__batch=8, workload__sequence=64, workload__optimizer__foreach="false")
+        common += ["--ranks", str(gpus)]
+        known = ["--measured-step", f"{1e3 * ONE_BERT:.3f}ms"]
+        said = [step(ddpsim, *common, *p) / 1e9 for p in plans]
+        beside = [step(ddpsim, *common, *known, *p) / 1e9 for p in plans]
+        for name, a, b, c in zip(names, published, said, beside):
+            print(f"  {gpus:2} GPUs, {name:28} {a:6.1f} {b:6.1f} {c:6.1f}")
+        if min(beside) != beside[2]:
+            wrong.append(f"BERT-Large on {gpus} GPUs: merged is not the shortest")
+        slowest = published.index(max(published))
+        if beside.index(max(beside)) != slowest:
+            print(f"  not as published: {names[slowest]} is the slowest there")
+            if gpus == 32:  # reached; with 16 the two are 3.3 % apart, with 8 2.5 %
+                wrong.append("BERT-Large on 32 GPUs: each tensor by itself is not the slowest")
+    return wrong
+
+
+def deeplab(ddpsim):
+    """Said of DeepLabV3-ResNet101 on 4 and 8 V100: Horovod and DDP differ by 10 to 20 %. Its source
+    and setting are not known here; printed, and judged by nobody."""
+    print("DeepLabV3-ResNet101 on V100s, 4 samples a GPU, ms: DDP, Horovod")
+    for gpus in (4, 8):
+        common = ["--workload", "deeplabv3-resnet101", "--cluster", "dgx1-v100"]
+        common += ["--ranks", str(gpus), *sets(pytorch="1.13")]
+        ddp, hvd = (step(ddpsim, *common, "--plan", p) / 1e9 for p in ("pytorch_ddp", "horovod"))
+        print(f"  {gpus} GPUs: {ddp:.1f} {hvd:.1f} ({100 * (hvd / ddp - 1):+.2f} %)")
 
 
 def main():
+    deeplab(sys.argv[1])
     wrong = bucket_caps(sys.argv[1]) + bert(sys.argv[1])
     for name in wrong:
         print(f"signs: not as published: {name}", file=sys.stderr)

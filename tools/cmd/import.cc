@@ -11,6 +11,7 @@
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/import_chakra.h"
+#include "tools/cmd/import_horovod.h"
 #include "tools/cmd/import_traces.h"
 
 namespace ddpsim::cli {
@@ -264,7 +265,8 @@ void add_run_of(Command& import, Terminal& t) {
 void add_import(Command& app, Terminal& t) {
   Command* c = app.add_subcommand("import",
                                   "Make ddpsim's files of what nccl-tests measured, NCCL found, "
-                                  "and PyTorch's profiler, Nsight Systems or Chakra recorded");
+                                  "and PyTorch's profiler, Nsight Systems, Chakra or Horovod "
+                                  "recorded");
   c->require_subcommand();
   add_tests(*c, t);
   add_topo(*c, t);
@@ -272,6 +274,7 @@ void add_import(Command& app, Terminal& t) {
   add_run_of(*c, t);
   add_import_traces(*c, t);
   add_import_chakra(*c, t);
+  add_import_horovod(*c, t);
 }
 
 }  // namespace ddpsim::cli

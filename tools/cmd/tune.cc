@@ -11,6 +11,7 @@
 #include "sim/strategy/systems.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
+#include "tools/cmd/tune_horovod.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -25,6 +26,8 @@ struct Flags {
   std::string deadline;
   std::string memory_limit;
   bool no_levers = false;
+  bool autotune = false;
+  int seed = 1;
 };
 
 [[noreturn]] void refuse_knob(const std::string& name, const std::vector<std::string>& names,
@@ -224,6 +227,8 @@ void tune_command(Terminal& t, const Flags& flags) {
   if (!flags.samples.empty()) parse_positive("--epoch-samples", flags.samples, 1e15);
   if (!flags.deadline.empty()) seconds(flags.deadline);
   Loaded l = load(t, flags.question);
+  if (flags.autotune)
+    return autotune_command(t, l, static_cast<std::uint64_t>(flags.seed), flags.output);
   const strategy::DecidedFor of{l.workload, l.scenario.ranks, l.cluster.devices_per_host};
   if (!strategy::decisions(l.scenario.plan, of).empty()) return tune_sharded_command(t, flags, l);
   if (!flags.memory_limit.empty())
@@ -302,6 +307,11 @@ void add_tune(Command& app, Terminal& t) {
   c->add_option("--deadline", flags->deadline,
                 "of an epoch (2h, 90min): the cheapest number of ranks that keeps it");
   c->add_flag("--no-levers", flags->no_levers, "leave out what else would gain");
+  c->add_flag("--autotune", flags->autotune,
+              "horovod: what HOROVOD_AUTOTUNE would try, how long that takes and what it settles "
+              "on, by predicted steps");
+  c->add_option("--seed", flags->seed, "of --autotune: which course of its random search")
+      ->range(0, 1'000'000'000);
   add_output_flags(*c, flags->output, {"table", "json", "csv", "md"});
   add_html_flag(*c, flags->output);
   c->callback([&t, flags] { tune_command(t, *flags); });
