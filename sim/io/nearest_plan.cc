@@ -8,8 +8,8 @@ struct Nearest {
   const char* instead;
 };
 constexpr const char* kPostLocal =
-    "its steps in subgroups are not modelled; --plan local_sgd is without them "
-    "(post_local_gradient_allreduce=False), averaging every accumulation_steps batches";
+    "it is a knob of local_sgd (--plan local_sgd --set subgroup_size=8 --set accumulation_steps=4: "
+    "gradients are reduced in groups of 8 ranks, weights averaged every 4 batches)";
 constexpr const char* kServers =
     "parameter servers are not modelled; gradients are all-reduced (--plan pytorch_ddp)";
 constexpr Nearest kNearest[] = {

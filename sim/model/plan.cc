@@ -310,7 +310,7 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (p.system == System::DataParallel)
     if (auto problem = check_data_parallel(p, device)) return problem;
   if (p.system == System::LocalSgd)
-    if (auto problem = check_local_sgd(w)) return problem;
+    if (auto problem = check_local_sgd(p, w)) return problem;
   if (is_on_ddp(p.system))
     if (auto problem = check_ddp(p, w, device)) return problem;
   if (p.system == System::Horovod) {
