@@ -619,15 +619,17 @@ def self_test(ddpsim):
         p = program(ddpsim, q)
         ops = p["steps"][-1]["ops"]
         for k, o in enumerate(list(ops)):
-            if o["does"] != "communicate" and "divide/" not in o["op"]:
+            divides = o["does"] == "copy" and "divide/" in o["op"]
+            if o["does"] != "communicate" and not divides:
                 continue
             tried += 1
             del ops[k]
             if not round_scenario_differences(ddpsim, q, p)[0]:
                 missed.append(f"{q['knobs']}: without {o['op']}")
             ops.insert(k, o)
-            if "group" in o and p["groups"][o["group"]]["size"] != q["world_size"]:
-                group = o.pop("group")
+            group = o.get("group", "world")
+            if group != "world" and p["groups"][group]["size"] != q["world_size"]:
+                o["group"] = "world"
                 if not round_scenario_differences(ddpsim, q, p)[0]:
                     missed.append(f"{q['knobs']}: {o['op']} of all ranks")
                 o["group"] = group
