@@ -8,8 +8,8 @@ struct Nearest {
   const char* instead;
 };
 constexpr const char* kPostLocal =
-    "its steps in subgroups are not modelled; --plan local_sgd is without them "
-    "(post_local_gradient_allreduce=False), averaging every accumulation_steps batches";
+    "it is a knob of local_sgd (--plan local_sgd --set subgroup_size=8 --set accumulation_steps=4: "
+    "gradients are reduced in groups of 8 ranks, weights averaged every 4 batches)";
 constexpr const char* kServers =
     "it is --plan parameter_server --set servers=4 (synchronous=true: all workers together; "
     "staleness=3: at most three steps ahead of the slowest)";

@@ -347,7 +347,7 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (p.system == System::DataParallel)
     if (auto problem = check_data_parallel(p, device)) return problem;
   if (p.system == System::LocalSgd)
-    if (auto problem = check_local_sgd(w)) return problem;
+    if (auto problem = check_local_sgd(p, w)) return problem;
   if (p.system == System::ParameterServer)
     if (auto problem = check_parameter_server(p, w)) return problem;
   if (is_mirrored(p.system))

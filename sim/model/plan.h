@@ -178,9 +178,25 @@ struct DdpPlan {
   bool warm_start = true;
   bool batched_grad_copy = false;      // 2.12
   bool optimizer_in_backward = false;  // torch.distributed.optim._apply_optimizer_in_backward
-  bool join = false;                   // steps inside model.join(), while every rank has inputs
-  bool divide_by_initial_world_size = true;  // of join; false: by those that have inputs
-  bool sync_batch_norm = false;              // SyncBatchNorm.convert_sync_batchnorm
+  bool join = false;                   // steps inside model.join()
+  std::int64_t joined_ranks = 0;       // of join: so many ranks, the last ones, have no inputs left
+  bool divide_by_initial_world_size = true;    // of join; false: by those that have inputs
+  bool sync_batch_norm = false;                // SyncBatchNorm.convert_sync_batchnorm
+  bool skip_all_reduce_unused_params = false;  // 2.8
+  // DistributedDataParallel(process_group=): as many models as groups, each of so many ranks, of
+  // which the next is `stride` ranks further. 0 = one group of all ranks.
+  std::int64_t process_group_size = 0;
+  std::int64_t process_group_stride = 1;
+};
+
+// Post-local SGD, beside PeriodicModelAverager. A round's batches are Plan::accumulation_steps.
+struct LocalSgdPlan {
+  std::int64_t subgroup_size = 0;  // ranks of PostLocalSGDState's subgroup; 0 = without DDP
+  std::int64_t start_localSGD_iter = 100;
+  bool post_local_gradient_allreduce = true;
+  // HierarchicalModelAverager's period_group_size_dict; empty = PeriodicModelAverager.
+  std::vector<std::int64_t> averaging_periods;
+  std::vector<std::int64_t> averaging_group_sizes;
 };
 
 // apex.parallel.DistributedDataParallel, of NVIDIA Apex up to May 2025, which removed it.
@@ -284,6 +300,7 @@ struct Plan {
   ParameterServerPlan parameter_server;
   // local_sgd: accumulation_steps are the steps of a round
   OuterOptimizer outer_optimizer = OuterOptimizer::None;
+  LocalSgdPlan local_sgd;
 };
 
 Backend backend_of(const Plan& plan, DeviceKind device);

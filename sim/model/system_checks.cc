@@ -142,7 +142,65 @@ Problem check_parameter_server(const Plan& p, const Workload& w) {
   return {};
 }
 
-Problem check_local_sgd(const Workload& w) {
+namespace {
+
+Problem check_averaging(const LocalSgdPlan& l, std::int64_t steps) {
+  const auto& periods = l.averaging_periods;
+  if (periods.empty() && l.averaging_group_sizes.empty()) return {};
+  if (periods.size() != l.averaging_group_sizes.size())
+    return {"/plan/averaging_group_sizes",
+            "one for each of averaging_periods: " + std::to_string(periods.size()) + ", not " +
+                std::to_string(l.averaging_group_sizes.size())};
+  if (periods.size() > 6) return {"/plan/averaging_periods", "at most 6 levels"};
+  if (periods.back() != steps)
+    return {"/plan/averaging_periods",
+            "the last is the round's, of accumulation_steps=" + std::to_string(steps) + " batches"};
+  for (std::size_t i = 0; i < periods.size(); ++i) {
+    const std::string at = "/" + std::to_string(i);
+    if (periods[i] < 1 || steps % periods[i] != 0)
+      return {"/plan/averaging_periods" + at,
+              "divides the last, so that every round is alike (" + std::to_string(steps) + ")"};
+    if (l.averaging_group_sizes[i] < 2)
+      return {"/plan/averaging_group_sizes" + at, "at least 2 ranks"};
+    if (i > 0 && (periods[i] <= periods[i - 1] ||
+                  l.averaging_group_sizes[i] <= l.averaging_group_sizes[i - 1]))
+      return {
+          "/plan/averaging_periods" + at,
+          "periods and groups grow from level to level, as in PyTorch's example (4: 8, 16: 16)"};
+  }
+  return {};
+}
+
+}  // namespace
+
+Problem check_local_sgd(const Plan& p, const Workload& w) {
+  const LocalSgdPlan& l = p.local_sgd;
+  const LocalSgdPlan plain;
+  const bool diloco = p.outer_optimizer != OuterOptimizer::None;
+  if (l.subgroup_size < 0 || l.subgroup_size == 1 || l.subgroup_size > 1'000'000)
+    return {"/plan/subgroup_size", "0 (gradients stay on their rank, without DDP) or 2 and more"};
+  if (l.subgroup_size == 0)
+    for (auto [knob, set] :
+         {std::pair{"start_localSGD_iter", l.start_localSGD_iter != plain.start_localSGD_iter},
+          std::pair{"post_local_gradient_allreduce", !l.post_local_gradient_allreduce},
+          std::pair{"bucket_cap_mb", p.bucket_cap_mb.has_value()},
+          std::pair{"first_bucket_bytes", p.first_bucket_bytes != Plan{}.first_bucket_bytes},
+          std::pair{"broadcast_buffers", !p.broadcast_buffers},
+          std::pair{"gradient_as_bucket_view", p.gradient_as_bucket_view}})
+      if (set)
+        return {std::string("/plan/") + knob,
+                "is DDP's, with PostLocalSGDState's subgroup (--set subgroup_size=RANKS)"};
+  if (diloco && (l.subgroup_size > 0 || !l.averaging_periods.empty()))
+    return {"/plan/outer_optimizer",
+            "DiLoCo's takes the place of subgroups and averaging; leave out one of the two"};
+  if (l.start_localSGD_iter < 2 || l.start_localSGD_iter > 1'000'000'000)
+    return {
+        "/plan/start_localSGD_iter",
+        "2 to 1e9 steps that are reduced over all ranks: a round is of steps after DDP has made "
+        "its buckets"};
+  if (Problem problem = check_averaging(l, p.accumulation_steps)) return problem;
+  if (l.subgroup_size > 0 && w.arrival.size() != w.tensors.size())
+    return {"/plan/subgroup_size", "parameters without a gradient are modelled without subgroups"};
   if (loop_work(w).clip > 0 || loop_work(w).unscale > 0)
     return {"/workload/loop",
             "is modelled once a step, and a round of local SGD has several: without clipping and "
@@ -193,10 +251,7 @@ Problem check_ddp(const Plan& p, const Workload& w, DeviceKind device) {
   if (d.batched_grad_copy && p.pytorch < PytorchVersion::V2_12)
     return {"/plan/batched_grad_copy", "PyTorch 2.12 is the first to have it (--set pytorch=2.12)"};
   if (d.optimizer_in_backward) {
-    if (!gpu)
-      return {"/plan/optimizer_in_backward",
-              "updates on a CUDA stream of its own, and this workload is on CPUs"};
-    if (p.pytorch < PytorchVersion::V2_7)
+    if (gpu && p.pytorch < PytorchVersion::V2_7)
       return {"/plan/optimizer_in_backward", "is modelled as of 2.7 (--set pytorch=2.7)"};
     if (p.system != System::PytorchDdp)
       return {"/plan/optimizer_in_backward",
@@ -211,6 +266,28 @@ Problem check_ddp(const Plan& p, const Workload& w, DeviceKind device) {
       return {"/plan/optimizer_in_backward",
               "has updated a parameter before the norm of all gradients is known: without clipping "
               "and without a GradScaler (--set workload.loop={})"};
+  }
+  if (d.skip_all_reduce_unused_params) {
+    if (p.pytorch < PytorchVersion::V2_11)
+      return {"/plan/skip_all_reduce_unused_params",
+              "PyTorch 2.8 is the first to have it (#151503); here --set pytorch=2.11"};
+    if (!p.find_unused_parameters || p.static_graph)
+      return {
+          "/plan/skip_all_reduce_unused_params",
+          "skips buckets whose parameters the search found unused, and there is no search (--set "
+          "find_unused_parameters=true)"};
+  }
+  if (d.process_group_stride != 1 && d.process_group_size == 0)
+    return {"/plan/process_group_stride", "is of process_group_size (--set process_group_size=4)"};
+  if (d.process_group_size != 0) {
+    if (d.process_group_size < 2 || d.process_group_size > 1'000'000)
+      return {"/plan/process_group_size", "0 (all ranks) or 2 and more"};
+    if (d.process_group_stride < 1 || d.process_group_stride > 1'000'000)
+      return {"/plan/process_group_stride", "1 or more: how far the next rank of a group is"};
+    if (p.system != System::PytorchDdp || d.join || d.sync_batch_norm)
+      return {"/plan/process_group_size",
+              "groups are modelled of plain DDP: without ZeroRedundancyOptimizer, join and "
+              "sync_batch_norm, whose own groups are all ranks unless told otherwise"};
   }
   if (d.sync_batch_norm) {
     auto is_norm = [](const Layer& l) { return l.op.kind == "batch_norm" && !l.tensors.empty(); };
@@ -228,6 +305,13 @@ Problem check_ddp(const Plan& p, const Workload& w, DeviceKind device) {
   }
   if (!d.divide_by_initial_world_size && !d.join)
     return {"/plan/divide_by_initial_world_size", "is of join (--set join=true)"};
+  if (d.joined_ranks != 0 && !d.join) return {"/plan/joined_ranks", "is of join (--set join=true)"};
+  if (d.joined_ranks != 0 && p.system != System::PytorchDdp)
+    return {"/plan/joined_ranks",
+            "is modelled of plain DDP: with ZeroRedundancyOptimizer a rank without inputs still "
+            "updates its share"};
+  if (d.joined_ranks < 0 || d.joined_ranks > 1'000'000)
+    return {"/plan/joined_ranks", "0 to all ranks but one"};
   if (d.join && p.accumulation_steps > 1)
     return {"/plan/join", "is modelled with a backward in each step (accumulation_steps=1)"};
   return {};

@@ -11,12 +11,12 @@ namespace ddpsim {
 Problem check_apex(const Plan& p, const Workload& w, bool gpus);
 // torch.nn.DataParallel.
 Problem check_data_parallel(const Plan& p, DeviceKind device);
-// PeriodicModelAverager, and DiLoCo.
-Problem check_local_sgd(const Workload& w);
 // TensorFlow's MirroredStrategy and MultiWorkerMirroredStrategy.
 Problem check_mirrored(const Plan& p, const Workload& w, DeviceKind device);
 // Parameter servers.
 Problem check_parameter_server(const Plan& p, const Workload& w);
+// Model averaging, post-local SGD, and DiLoCo.
+Problem check_local_sgd(const Plan& p, const Workload& w);
 // DistributedDataParallel's knobs that its buckets do not depend on (Plan::ddp, comm_hook).
 Problem check_ddp(const Plan& p, const Workload& w, DeviceKind device);
 

@@ -102,7 +102,9 @@ struct JobCollectives : JobFlows {
       path.plays_before = options_.plays_before;
     }
     if (program_.backend == Backend::Gloo && program_.one_connection)
-      turn = [this](int from, int to, double bytes) { return take_turn(from, to, bytes); };
+      turn = [this, &comm, group = op.group](int from, int to, double bytes) {
+        return take_turn(comm, group, from, to, bytes);
+      };
     if (computes_on_cores() && program_.backend == Backend::Tcp) {
       sharing.sum = [this](Duration alone) {  // beside computation: shares
         TaskId t = graph_.add_task({}, static_cast<double>(alone.ps), core_flow_.front());
@@ -123,11 +125,16 @@ struct JobCollectives : JobFlows {
                                                arrive, sharing, turn, path);
   }
 
-  // One connection a hop, whichever collective's message it is.
-  collective::CoreTasks take_turn(int from, int to, double bytes) {
+  // One connection a hop, whichever collective's message it is; each process group has its own.
+  collective::CoreTasks take_turn(const Communicator& comm, std::uint8_t group, int from, int to,
+                                  double bytes) {
+    constexpr int kMostDevices = 1 << 20;
     TaskId due = graph_.add_fixed({});
-    return connections_.add(graph_, connections_.place_of_hop(from, to), due,
-                            graph_.add_task({}, bytes, hop_flow(comm_, from, to)));
+    const auto device = [&](int rank) {
+      return comm.devices[static_cast<std::size_t>(rank)] + group * kMostDevices;
+    };
+    return connections_.add(graph_, connections_.place_of_hop(device(from), device(to)), due,
+                            graph_.add_task({}, bytes, hop_flow(comm, from, to)));
   }
 
   const std::vector<Lane> communicators_ = own_communicators(program_);  // tcp, GPU

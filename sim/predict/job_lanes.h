@@ -134,6 +134,21 @@ struct JobLanes : JobServers {
       p.begin_offset = -1;
     }
     if (awaited_[i] && streamed) close(c, lane);
+    if (!streamed) keep_worker(s, op, c, placed, p.end);
+  }
+
+  // A future's callback runs on the worker that ended the collective, which picks up nothing until
+  // then.
+  void keep_worker(const StepProgram& s, const Op& callback, std::size_t c,
+                   const std::vector<Placed>& placed, TaskId end) {
+    const std::uint32_t before = callback.dep[0];
+    if (decides_ || before == kNoOp || s.ops[before].lane != Lane::Worker) return;
+    for (auto e = picked_.rbegin(); e != picked_.rend(); ++e) {
+      if (e->task != placed[before].end || e->rank_class != c) continue;
+      e->task = end;
+      graph_.notify(end);
+      return;
+    }
   }
 
   // `alone`: its price. What is not memory traffic (hooks, kernels' own time) is not shared.

@@ -599,8 +599,9 @@ Prediction predict(const Question& q, const Options& given) {
   Duration step = out.summary.step;
   if (q.scenario.jitter) out.jitter_steps = play_jitter(r, q, Level::Mid, options);
   Duration typical = out.jitter_steps.empty() ? step : mean(out.jitter_steps);
-  double samples =
-      static_cast<double>(q.workload.batch) * q.scenario.plan.accumulation_steps * q.scenario.ranks;
+  const std::int64_t with_inputs = q.scenario.ranks - q.scenario.plan.ddp.joined_ranks;
+  double samples = static_cast<double>(q.workload.batch) * q.scenario.plan.accumulation_steps *
+                   static_cast<double>(with_inputs);
   out.samples_per_s = samples / (static_cast<double>(typical.ps) / 1e12);
   double slowest = 1;
   if (auto it = q.scenario.slow_ranks.find(out.summary.actor); it != q.scenario.slow_ranks.end())

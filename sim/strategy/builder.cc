@@ -45,7 +45,7 @@ Op& StepBuilder::push(const OpWord& word, Lane lane, std::uint32_t subject, std:
   op.word = number_of(word);
   op.lane = lane;
   // Buckets belong to the step, whichever micro-step launches them.
-  op.micro = word.kind.in_micro_step ? micro_ : std::int16_t{-1};
+  op.micro = word.kind.in_micro_step || of_batch_ ? micro_ : std::int16_t{-1};
   op.subject = subject;
   op.bytes = bytes;
   return op;
@@ -205,8 +205,9 @@ std::uint32_t StepBuilder::wait(const OpWord& word, std::uint32_t subject, std::
 std::uint32_t StepBuilder::callback(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
                                     Work work, std::uint32_t dep) {
   Op& op = push(word, Lane::Callback, subject, bytes);
+  op.duration = work.duration;
   op.traffic = work.traffic;
-  op.cost = Cost::Memory;
+  if (work.traffic > 0) op.cost = Cost::Memory;
   op.kernels = work.kernels;
   const std::uint32_t index = last();
   add_dep(index, dep);

@@ -42,6 +42,12 @@ class StepBuilder {
   // Launches cost nothing: the step is a CUDA graph.
   void set_graphed(bool graphed) { graphed_ = graphed; }
   void set_micro(int micro) { micro_ = static_cast<std::int16_t>(micro); }
+  // All that follows is named by its batch, also what belongs to the step elsewhere: of several
+  // reductions in a step. -1: no longer.
+  void set_batch(int batch) {
+    micro_ = static_cast<std::int16_t>(batch);
+    of_batch_ = batch >= 0;
+  }
   // Adds measured host time to the next launch (GPU).
   void host_time(Duration d) { host_carry_ += d; }
   // All of forward: the device begins as soon as the host is far enough ahead, and the host goes on
@@ -132,6 +138,7 @@ class StepBuilder {
   std::vector<const char*> known_;  // words of this step, in the order in which they came
   std::vector<std::uint16_t> numbers_;
   std::int16_t micro_ = -1;
+  bool of_batch_ = false;
   std::uint32_t last_host_ = kNoOp;
   std::uint32_t last_compute_ = kNoOp;
   Duration host_carry_;

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "sim/strategy/bucketing.h"
+#include "sim/strategy/ddp_buffers.h"
 #include "sim/strategy/ddp_options.h"
 #include "sim/strategy/power_sgd.h"
 
@@ -19,12 +20,6 @@ constexpr OpWord kRebuildBroadcast{
     "broadcast/rebuild.",
     {.does = Does::Communicate, .of = Of::Number, .operation = Operation::Broadcast}};
 constexpr OpWord kRebuildWait{"wait/broadcast/rebuild.", {.does = Does::Wait, .of = Of::Number}};
-constexpr OpWord kFlattenBuffers{"flatten/buffers.", {.does = Does::Copy, .of = Of::Number}};
-constexpr OpWord kBufferBroadcast{
-    "broadcast/buffers.",
-    {.does = Does::Communicate, .of = Of::Number, .operation = Operation::Broadcast}};
-constexpr OpWord kBufferWait{"wait/broadcast/buffers.", {.does = Does::Wait, .of = Of::Number}};
-constexpr OpWord kUnflattenBuffers{"unflatten/buffers.", {.does = Does::Copy, .of = Of::Number}};
 constexpr OpWord kFindUnused{"find_unused", {.does = Does::Host, .in_micro_step = true}};
 constexpr OpWord kCopyIn{"copy_in/",
                          {.does = Does::Copy,
@@ -52,29 +47,27 @@ constexpr OpWord kBucketWait{"wait/bucket.",
 constexpr OpWord kCopyOut{
     "copy_out/",
     {.does = Does::Copy, .phase = Phase::Reduced, .of = Of::Tensor, .touches = Touches::Tensor}};
-constexpr OpWord kDdpWords[] = {
-    kRebuildBroadcast, kRebuildWait,      kFlattenBuffers, kBufferBroadcast,
-    kBufferWait,       kUnflattenBuffers, kFindUnused,     kCopyIn,
-    kCompress,         kDivide,           kAllReduce,      kUnusedAllReduce,
-    kUnusedWait,       kDecompress,       kBucketWait,     kCopyOut};
-
-constexpr int kMaxBroadcastsInFlight =
-    2;  // torch/csrc/distributed/c10d/comm.cpp, broadcast_coalesced
+constexpr OpWord kDdpWords[] = {kRebuildBroadcast, kRebuildWait, kFindUnused, kCopyIn,
+                                kCompress,         kDivide,      kAllReduce,  kUnusedAllReduce,
+                                kUnusedWait,       kDecompress,  kBucketWait, kCopyOut};
 
 // Which of DDP's lives this step belongs to.
 enum class Life { First, Second, Rebuild, Steady };
 
 class DdpLowering {
  public:
-  DdpLowering(const TimedWorkload& timed, const Plan& plan, const UpdateStep& update)
+  DdpLowering(const TimedWorkload& timed, const Plan& plan, const DdpRound& round,
+              const BatchUpdate& update)
       : timed_(timed),
         w_(timed.workload),
         times_(timed.times),
         plan_(plan),
+        round_(round),
         update_(update),
         unused_(unused_tensors(w_, plan)),
         timeline_(backward_timeline(timed, unused_)),
-        groups_(buffer_groups(w_)),
+        buffers_(w_,
+                 plan.ddp.join ? timed.ranks - 1 - static_cast<int>(plan.ddp.joined_ranks) : -1),
         memory_(w_, false, timed.winograd),
         norms_(w_, times_, timed.ranks, behaviour(plan.pytorch).blocking_on_current_stream) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
@@ -83,11 +76,13 @@ class DdpLowering {
 
   Program run(Steps steps) {
     program_ = empty_program(timed_, plan_);
+    program_.groups = round_.batches > 0 ? round_.groups : ddp_groups(plan_, timed_.ranks, 1);
     // Gradients are views of the buckets, or beside them.
     program_.resident = resident(w_, !set_to_none_ && !plan_.gradient_as_bucket_view);
     of(program_.resident, Holds::Buckets) = gradient_bytes() + power_sgd_bytes(w_, plan_);
     if (timed_.device == DeviceKind::Gpu && power_sgd()) program_.streams = {"powersgd"};
-    if (plan_.ddp.optimizer_in_backward) program_.streams = {"optimizer"};
+    if (timed_.device == DeviceKind::Gpu && plan_.ddp.optimizer_in_backward)
+      program_.streams = {"optimizer"};
     program_.activations_known = memory_.known();
     bool all = steps == Steps::All;
     auto initial = initial_buckets(w_, plan_);
@@ -118,16 +113,36 @@ class DdpLowering {
     life_ = life;
     set_buckets(b, buckets);
     b_ = &b;
+    const bool rounds = round_.batches > 0 && life == Life::Steady;
+    for (int batch = 0; batch < (rounds ? round_.batches : 1); ++batch) {
+      if (rounds && round_.batches > 1) b.set_batch(batch);
+      reduced_step(b, life);
+      update_(b, rounds ? batch : -1);
+    }
+    b.set_batch(-1);
+    if (plan_.ddp.process_group_size > 0)
+      for (Op& op : b.step.ops)
+        if (is_collective(op.kind)) op.group = 1;
+    return std::move(b.step);
+  }
+
+  // All of a step but its update.
+  void reduced_step(StepBuilder& b, Life life) {
     if (!set_to_none_ && life != Life::First) zero_gradients(b, w_, plan_);
     if (plan_.ddp.join) notified_ = join_notify(b);
     if (life == Life::Rebuild) rebuild();
-    if (plan_.broadcast_buffers && !groups_.empty()) broadcast_buffers();
+    if (plan_.broadcast_buffers) buffers_.broadcast(b);
     if (plan_.ddp.join) join_announce(b);
-    for (int m = 0; m < plan_.accumulation_steps; ++m) micro_step(m);
-    b.set_micro(-1);
+    const int micros = micro_steps();
+    for (int m = 0; m < micros; ++m) micro_step(m);
+    if (micros > 1) b.set_micro(-1);
     finalize();
-    return std::move(b.step);
   }
+
+  // A round's batches are each reduced.
+  int micro_steps() const { return round_.batches > 0 ? 1 : plan_.accumulation_steps; }
+  // A round reduces within its ranks' subgroup, or not at all.
+  bool local() const { return round_.batches > 0 && life_ == Life::Steady; }
 
   void set_buckets(StepBuilder& b, const std::vector<std::vector<TensorIndex>>& buckets) {
     bool half =
@@ -164,45 +179,12 @@ class DdpLowering {
   // PowerSGD, in steps behind those that it reduces as they are.
   bool compresses() const { return power_sgd() && life_ == Life::Steady; }
 
-  void broadcast_buffers() {
-    if (plan_.ddp.join) join_find_source(*b_);
-    std::vector<std::uint32_t> flying(groups_.size(), kNoOp);
-    std::size_t finished = 0;
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      if (g - finished >= kMaxBroadcastsInFlight)
-        finish_broadcast(finished, flying[finished]), ++finished;
-      std::int64_t bytes = group_bytes(g);
-      b_->main(kFlattenBuffers, static_cast<std::uint32_t>(g), bytes, {.traffic = 2 * bytes});
-      flying[g] = b_->collective(kBufferBroadcast, static_cast<std::uint32_t>(g), bytes,
-                                 type_of_bytes(bytes));
-      if (plan_.ddp.join) b_->step.ops[flying[g]].root = timed_.ranks - 1;
-    }
-    for (; finished < groups_.size(); ++finished) finish_broadcast(finished, flying[finished]);
-  }
-  void finish_broadcast(std::size_t g, std::uint32_t op) {
-    std::int64_t bytes = group_bytes(g);
-    auto subject = static_cast<std::uint32_t>(g);
-    if (!b_->gpu()) b_->wait(kBufferWait, subject, op);
-    b_->main_after(kUnflattenBuffers, subject, bytes,
-                   {.traffic = 2 * bytes, .kernels = static_cast<std::int32_t>(groups_[g].size())},
-                   op);
-  }
-  // A group may hold buffers of several types: what they are summed as is never asked.
-  static DType type_of_bytes(std::int64_t bytes) {
-    return bytes % 4 == 0 ? DType::Int32 : DType::UInt8;
-  }
   DType compressed_type() const {
     return plan_.comm_hook == CommHook::Bf16Compress ? DType::BFloat16 : DType::Float16;
   }
-  std::int64_t group_bytes(std::size_t g) const {
-    std::int64_t bytes = 0;
-    for (TensorIndex t : groups_[g]) bytes += w_.buffers[t].bytes().count;
-    return bytes;
-  }
-
   void micro_step(int m) {
-    bool last = m + 1 == plan_.accumulation_steps;
-    if (plan_.accumulation_steps > 1) b_->set_micro(m);
+    bool last = m + 1 == micro_steps();
+    if (micro_steps() > 1) b_->set_micro(m);
     if (plan_.ddp.sync_batch_norm)
       norms_.forward(*b_);
     else
@@ -272,6 +254,7 @@ class DdpLowering {
     const Bucket bucket = b_->step.buckets[k];
     auto subject = static_cast<std::uint32_t>(k);
     std::int64_t s = bucket.bytes.count;
+    if (sends_nothing(bucket)) return;
     if (plan_.ddp.batched_grad_copy)
       copy_in_batched(*b_, subject, w_, plan_.comm_hook == CommHook::None);
     if (compresses()) {
@@ -284,15 +267,28 @@ class DdpLowering {
     if (half)
       b_->main(kCompress, subject, s,
                {.traffic = s + 3 * bucket.wire_bytes.count, .kernels = 2, .divides_half = true});
-    else if (plan_.comm_hook != CommHook::None)
+    else if (divides_itself())
       b_->main(kDivide, subject, s, {.traffic = 2 * s});
     reduced_[k] = b_->collective(kAllReduce, subject, bucket.wire_bytes.count,
                                  half ? compressed_type() : bucket.dtype);
+    if (local()) b_->step.ops[reduced_[k]].group = round_.group;
     if (half)
       reduced_[k] = b_->callback(kDecompress, subject, s, {.traffic = s + bucket.wire_bytes.count},
                                  reduced_[k]);
     if (plan_.ddp.optimizer_in_backward)
-      reduced_[k] = update_in_backward(*b_, subject, reduced_[k], w_, stream(0));
+      reduced_[k] = update_in_backward(*b_, subject, reduced_[k], w_, times_, stream(0));
+  }
+
+  bool sends_nothing(const Bucket& bucket) const {
+    if (local() && !round_.reduces) return true;
+    return plan_.ddp.skip_all_reduce_unused_params &&
+           std::all_of(bucket.tensors.begin(), bucket.tensors.end(),
+                       [&](TensorIndex t) { return unused_[t]; });
+  }
+  // In a pass of its own, as a Python hook does.
+  bool divides_itself() const {
+    return plan_.comm_hook != CommHook::None || round_.batches > 0 ||
+           (plan_.ddp.optimizer_in_backward && !b_->gpu());
   }
 
   void all_reduce_bitmap() {
@@ -313,8 +309,10 @@ class DdpLowering {
     if ((finds_unused() || delayed()) && any_unused_) b.wait(kUnusedWait, kNoSubject, bitmap_);
     for (std::size_t k = 0; k < reduced_.size(); ++k) {
       // Gradients that were used in backward are copied out as they are.
-      std::uint32_t done = plan_.ddp.optimizer_in_backward ? kNoOp : reduced_[k];
-      if (!b.gpu()) b.wait(kBucketWait, static_cast<std::uint32_t>(k), done);
+      const bool updated = plan_.ddp.optimizer_in_backward && b.gpu();
+      std::uint32_t done = updated ? kNoOp : reduced_[k];
+      if (!b.gpu() && reduced_[k] != kNoOp)
+        b.wait(kBucketWait, static_cast<std::uint32_t>(k), done);
       bool awaited = false;
       if (!plan_.gradient_as_bucket_view) {
         const std::vector<TensorIndex> tensors = b.step.buckets[k].tensors;
@@ -327,18 +325,18 @@ class DdpLowering {
       }
       if (!awaited) b.before_next_main(done);
     }
-    if (plan_.ddp.optimizer_in_backward) await_update(b, reduced_.back());
-    update_(b);
+    if (plan_.ddp.optimizer_in_backward && b.gpu()) await_update(b, reduced_.back());
   }
 
   const TimedWorkload timed_;
   const Workload& w_;
   const StepTimes& times_;
   const Plan& plan_;
-  const UpdateStep& update_;
+  const DdpRound round_;
+  const BatchUpdate& update_;
   std::vector<bool> unused_;
   BackwardTimeline timeline_;
-  std::vector<std::vector<TensorIndex>> groups_;
+  const DdpBuffers buffers_;
   bool set_to_none_ = true;
   bool any_unused_ = false;
   Program program_;
@@ -361,7 +359,7 @@ class DdpLowering {
 std::span<const OpWord> ddp_words() {
   static const std::vector<OpWord> words = [] {
     std::vector<OpWord> all(std::begin(kDdpWords), std::end(kDdpWords));
-    for (std::span<const OpWord> more : {power_sgd_words(), ddp_option_words()})
+    for (std::span<const OpWord> more : {power_sgd_words(), ddp_option_words(), ddp_buffer_words()})
       all.insert(all.end(), more.begin(), more.end());
     return all;
   }();
@@ -370,7 +368,12 @@ std::span<const OpWord> ddp_words() {
 
 Program lower_on_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps,
                      const UpdateStep& update) {
-  return DdpLowering(workload, plan, update).run(steps);
+  return DdpLowering(workload, plan, {}, [&](StepBuilder& b, int) { update(b); }).run(steps);
+}
+
+Program lower_rounds_on_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps,
+                            const DdpRound& round, const BatchUpdate& update) {
+  return DdpLowering(workload, plan, round, update).run(steps);
 }
 
 Program lower_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps) {

@@ -50,7 +50,28 @@ std::span<const OpWord> ddp_option_words() {
 
 bool plain_buckets(const Plan& plan) {
   return plan.comm_hook != CommHook::PowerSgd && !plan.ddp.optimizer_in_backward &&
-         !plan.ddp.sync_batch_norm;
+         !plan.ddp.sync_batch_norm && !plan.ddp.skip_all_reduce_unused_params &&
+         plan.ddp.process_group_size == 0;
+}
+
+std::vector<RankGroups> ddp_groups(const Plan& plan, int, int) {
+  if (plan.ddp.process_group_size == 0) return {};
+  return {{"process_group", static_cast<int>(plan.ddp.process_group_size),
+           static_cast<int>(plan.ddp.process_group_stride)}};
+}
+
+Problem check_ddp_ranks(const Plan& plan, int ranks, int) {
+  const std::int64_t block = plan.ddp.process_group_size * plan.ddp.process_group_stride;
+  if (block > 0 && ranks % block != 0)
+    return {"/plan/process_group_size",
+            "groups of " + std::to_string(plan.ddp.process_group_size) + " ranks, " +
+                std::to_string(plan.ddp.process_group_stride) + " apart, do not part " +
+                std::to_string(ranks) + " ranks: a multiple of " + std::to_string(block) +
+                " ranks"};
+  if (plan.ddp.joined_ranks > 0 && plan.ddp.joined_ranks >= ranks)
+    return {"/plan/joined_ranks", "0 to " + std::to_string(ranks - 1) + " of " +
+                                      std::to_string(ranks) + " ranks: one has inputs"};
+  return {};
 }
 
 std::uint32_t join_notify(StepBuilder& b) {
@@ -81,11 +102,16 @@ void copy_in_batched(StepBuilder& b, std::uint32_t k, const Workload& w, bool di
 }
 
 std::uint32_t update_in_backward(StepBuilder& b, std::uint32_t k, std::uint32_t reduced,
-                                 const Workload& w, Lane stream) {
+                                 const Workload& w, const StepTimes& times, Lane stream) {
   const Bucket bucket = b.step.buckets[k];
   std::int64_t elements = 0;
   for (TensorIndex t : bucket.tensors) elements += w.tensors[t].elements();
   const std::int64_t bytes = bucket.bytes.count;
+  if (!b.gpu()) {
+    const double share = static_cast<double>(elements) / static_cast<double>(w.elements());
+    return b.callback(kUpdateBucket, k, bytes, {.duration = scale(times.optimizer, share)},
+                      reduced);
+  }
   const std::uint32_t divided =
       b.on_stream(stream, kDivideReduced, k, bytes, {.traffic = 2 * bytes}, std::span(&reduced, 1));
   const auto traffic = static_cast<std::int64_t>(static_cast<double>(elements) *

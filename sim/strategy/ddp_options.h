@@ -15,6 +15,11 @@ namespace ddpsim::strategy {
 // buckets know: without PowerSGD, an optimizer in backward and SyncBatchNorm.
 bool plain_buckets(const Plan& plan);
 
+// process_group_size: groups of ranks, each with a model of its own; and which numbers of ranks
+// they, and joined_ranks, leave.
+std::vector<RankGroups> ddp_groups(const Plan& plan, int ranks, int per_host);
+Problem check_ddp_ranks(const Plan& plan, int ranks, int per_host);
+
 // model.join(), while every rank has inputs (distributed.py _pre_forward): all ranks tell that they
 // are there; before buffers are sent they agree whose, the last rank's; then whether backward will
 // reduce. What is told is not waited for, whose is; and with divide_by_initial_world_size=False how
@@ -30,9 +35,11 @@ void join_announce(StepBuilder& b);
 void copy_in_batched(StepBuilder& b, std::uint32_t k, const Workload& w, bool divides);
 
 // _apply_optimizer_in_backward (optimizer_overlap_hooks.py): on a stream of its own, when bucket k
-// is reduced, it is divided and its parameters are updated, one after another. Returns the update.
+// is reduced, it is divided and its parameters are updated, one after another. CPU:
+// _register_fused_optim: in the callback of the all-reduce, of what was divided before it. Returns
+// the update.
 std::uint32_t update_in_backward(StepBuilder& b, std::uint32_t k, std::uint32_t reduced,
-                                 const Workload& w, Lane stream);
+                                 const Workload& w, const StepTimes& times, Lane stream);
 
 // The compute stream goes on behind the last of these updates.
 void await_update(StepBuilder& b, std::uint32_t update);

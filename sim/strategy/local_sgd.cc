@@ -2,8 +2,13 @@
 // accumulation_steps batches, each with forward, backward and its own (inner) optimizer:
 //
 //   outer_optimizer none      PyTorch's PeriodicModelAverager: a flat copy of all parameters,
-//   divided;
-//                             the host waits for the device; one all-reduce; parameters are views
+//                             divided; the host waits for the device; one all-reduce; parameters
+//                             are views of it. HierarchicalModelAverager: the same after each
+//                             batch that a period divides, in groups of that period's size
+//   subgroup_size             post-local SGD: each batch is a step of DDP, whose buckets are
+//   reduced
+//                             within groups of so many ranks (PostLocalSGDState); before
+//                             start_localSGD_iter among all
 //   outer_optimizer nesterov  DiLoCo, as torchft does it with one fragment and the weights of the
 //                             round before on the device: pseudo-gradients (those weights less
 //                             these); on a stream of its own an all-reduce and a division of each,
@@ -11,15 +16,16 @@
 //                             with Nesterov momentum; weights kept for the next round, and mixed
 //                             with the local ones
 //
-// Nothing is sent in between, so a rank waits for the others once in a round.
+// Without subgroups nothing is sent in between, so a rank waits for the others once in a round.
 //
-// Source: PyTorch 1.13 and 2.7, torch/distributed/algorithms/model_averaging/{averagers,utils}.py;
-// torchft/local_sgd.py (2025). sim/MODEL.md section 3.
+// Source: PyTorch 1.13 and 2.7, torch/distributed/algorithms/model_averaging/{averagers,
+// hierarchical_model_averager,utils}.py, ddp_comm_hooks/post_localSGD_hook.py,
+// torch/distributed/optim/post_localSGD_optimizer.py; torchft/local_sgd.py (2025). sim/MODEL.md
+// section 3.
 #include <algorithm>
 
 #include "sim/strategy/bucketing.h"
-#include "sim/strategy/builder.h"
-#include "sim/strategy/lower.h"
+#include "sim/strategy/ddp.h"
 #include "sim/strategy/system_knobs.h"
 
 namespace ddpsim::strategy {
@@ -66,7 +72,8 @@ constexpr std::int64_t kTensorsOfJoined = 128;  // of torch.cat
 class LocalSgdLowering {
  public:
   LocalSgdLowering(const TimedWorkload& timed, const Plan& plan)
-      : w_(timed.workload),
+      : timed_(timed),
+        w_(timed.workload),
         times_(timed.times),
         plan_(plan),
         diloco_(plan.outer_optimizer == OuterOptimizer::Nesterov),
@@ -84,9 +91,11 @@ class LocalSgdLowering {
       if (timed.device == DeviceKind::Gpu) program_.streams = {"outer"};
     }
     program_.activations_known = memory_.known();
+    program_.groups = local_sgd_groups(plan, timed.ranks, timed.per_host);
   }
 
   Program run(Steps steps) {
+    if (plan_.local_sgd.subgroup_size > 0) return in_subgroups(steps);
     if (steps == Steps::All) program_.warmup.push_back(step(StepKind::First));
     program_.steady = step(StepKind::Steady);
     return std::move(program_);
@@ -101,9 +110,10 @@ class LocalSgdLowering {
     for (int m = 0; m < plan_.accumulation_steps; ++m) {
       if (plan_.accumulation_steps > 1) b.set_micro(m);
       inner_step(!set_to_none_ && (m > 0 || kind != StepKind::First));
+      if (!diloco_) average_after(m);
     }
     b.set_micro(-1);
-    diloco_ ? outer_step() : average();
+    if (diloco_) outer_step();
     b.end_update();
     return std::move(b.step);
   }
@@ -123,6 +133,11 @@ class LocalSgdLowering {
     if (timeline_.tail_device.ps > 0)
       b.main(kBackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
     b.gradient(StepBuilder::kNoTensor, false);
+    inner_update();
+  }
+
+  void inner_update() {
+    StepBuilder& b = *b_;
     if (times_.host) b.host_time(times_.host->optimizer);
     last_ = b.main(kInnerUpdate, kNoSubject, bytes_, {.duration = times_.optimizer});
     const std::int64_t beside = optimizer_temporaries(w_.optimizer, w_.elements()) * bytes_ /
@@ -132,8 +147,40 @@ class LocalSgdLowering {
     if (set_to_none_) b.release_gradients();
   }
 
-  // average_parameters()
-  void average() {
+  // A round of DDP's steps; buckets and all else are DDP's.
+  Program in_subgroups(Steps steps) {
+    const DdpRound round{plan_.accumulation_steps, program_.groups, 1,
+                         plan_.local_sgd.post_local_gradient_allreduce};
+    return lower_rounds_on_ddp(timed_, plan_, steps, round, [&](StepBuilder& b, int batch) {
+      b_ = &b;
+      inner_update();
+      if (batch >= 0) average_after(batch);
+      if (batch + 1 == plan_.accumulation_steps || batch < 0) b.end_update();
+    });
+  }
+
+  // average_parameters() behind batch m, if a period ends with it: the longest that does.
+  void average_after(int m) {
+    const LocalSgdPlan& l = plan_.local_sgd;
+    const auto behind = static_cast<std::int64_t>(m) + 1;
+    if (l.averaging_periods.empty()) {
+      if (behind < plan_.accumulation_steps) return;
+      b_->set_batch(-1);
+      return average(0);
+    }
+    for (std::size_t k = l.averaging_periods.size(); k-- > 0;) {
+      if (behind % l.averaging_periods[k] != 0) continue;
+      // Groups of levels follow the subgroup's; the last level is of all ranks.
+      const std::size_t group = k + 1 == l.averaging_periods.size() ? 0 : subgroups() + k + 1;
+      if (plan_.accumulation_steps > 1) b_->set_batch(m);
+      average(static_cast<std::uint8_t>(group));
+      b_->set_batch(-1);
+      return;
+    }
+  }
+  std::size_t subgroups() const { return plan_.local_sgd.subgroup_size > 0 ? 1 : 0; }
+
+  void average(std::uint8_t group) {
     StepBuilder& b = *b_;
     const auto kernels = (tensors_ + kTensorsOfJoined - 1) / kTensorsOfJoined;
     b.main(kFlattenParameters, kNoSubject, bytes_,
@@ -144,6 +191,7 @@ class LocalSgdLowering {
     const std::uint32_t reduced =
         b.collective(kReduceParameters, kNoSubject, bytes_, w_.tensors.front().dtype,
                      behaviour(plan_.pytorch).blocking_on_current_stream);
+    b.step.ops[reduced].group = group;
     if (b.gpu())
       b.add_dep(b.event(kParametersAveraged, Lane::Compute), reduced);
     else
@@ -188,6 +236,7 @@ class LocalSgdLowering {
                        std::span(&sent, 1));
   }
 
+  const TimedWorkload& timed_;
   const Workload& w_;
   const StepTimes& times_;
   const Plan& plan_;
@@ -206,11 +255,61 @@ class LocalSgdLowering {
 }  // namespace
 
 std::span<const OpWord> local_sgd_words() {
-  return kLocalSgdWords;
+  static const std::vector<OpWord> words = [] {
+    std::vector<OpWord> all(std::begin(kLocalSgdWords), std::end(kLocalSgdWords));
+    const std::span<const OpWord> ddp = ddp_words();
+    all.insert(all.end(), ddp.begin(), ddp.end());
+    return all;
+  }();
+  return words;
 }
 
+std::vector<RankGroups> local_sgd_groups(const Plan& plan, int, int) {
+  const LocalSgdPlan& l = plan.local_sgd;
+  std::vector<RankGroups> out;
+  if (l.subgroup_size > 0) out.push_back({"subgroup", static_cast<int>(l.subgroup_size), 1});
+  for (std::size_t k = 0; k + 1 < l.averaging_group_sizes.size(); ++k)
+    out.push_back({"average_" + std::to_string(l.averaging_periods[k]),
+                   static_cast<int>(l.averaging_group_sizes[k]), 1});
+  return out;
+}
+
+Problem check_local_sgd_ranks(const Plan& plan, int ranks, int) {
+  const LocalSgdPlan& l = plan.local_sgd;
+  auto parts = [&](const std::string& path, std::int64_t size) -> Problem {
+    if (ranks % size == 0) return {};
+    return {path, "groups of " + std::to_string(size) + " do not part " + std::to_string(ranks) +
+                      " ranks; a divisor of them does"};
+  };
+  if (l.subgroup_size > 0)
+    if (Problem p = parts("/plan/subgroup_size", l.subgroup_size)) return p;
+  for (std::size_t k = 0; k < l.averaging_group_sizes.size(); ++k)
+    if (Problem p =
+            parts("/plan/averaging_group_sizes/" + std::to_string(k), l.averaging_group_sizes[k]))
+      return p;
+  if (!l.averaging_group_sizes.empty() && l.averaging_group_sizes.back() != ranks)
+    return {"/plan/averaging_group_sizes",
+            "the last is of all ranks, " + std::to_string(ranks) + " (PyTorch refuses another)"};
+  return {};
+}
+
+namespace {
+
+// Of subgroups.
+KnobRecord ddp_knob(std::string_view name) {
+  for (const KnobRecord& k : ddp_knobs())
+    if (name == k.name) {
+      KnobRecord mine = k;
+      mine.searched = false;
+      return mine;
+    }
+  return ddp_knobs().front();  // REQUIRES: one of them
+}
+
+}  // namespace
+
 std::span<const KnobRecord> local_sgd_knobs() {
-  static const KnobRecord knobs[] = {
+  static const std::vector<KnobRecord> knobs = {
       {"outer_optimizer", "", "none",
        "none: parameters are averaged after each round; nesterov: DiLoCo's outer step", false,
        [](Plan&) {
@@ -218,7 +317,29 @@ std::span<const KnobRecord> local_sgd_knobs() {
              Choice{{"none", "nesterov"},
                     [](const Plan& p) { return static_cast<int>(p.outer_optimizer); },
                     [](Plan& p, int k) { p.outer_optimizer = static_cast<OuterOptimizer>(k); }});
-       }}};
+       }},
+      {"subgroup_size", "ranks", "0",
+       "post-local SGD: each batch is a step of DDP, whose gradients are reduced in groups of so "
+       "many ranks that follow one another; 0: without DDP",
+       false, [](Plan& p) { return Field(&p.local_sgd.subgroup_size); }},
+      {"start_localSGD_iter", "steps", "100",
+       "of subgroups: steps before, which are reduced over all ranks; a prediction is of a round "
+       "after them",
+       false, [](Plan& p) { return Field(&p.local_sgd.start_localSGD_iter); }},
+      {"post_local_gradient_allreduce", "", "true",
+       "of subgroups: false: gradients are copied into DDP's buckets and stay on their rank", false,
+       [](Plan& p) { return Field(&p.local_sgd.post_local_gradient_allreduce); }},
+      {"averaging_periods", "steps", "none",
+       "HierarchicalModelAverager: batches after which groups average, from the smallest; the last "
+       "is accumulation_steps",
+       false, [](Plan& p) { return Field(&p.local_sgd.averaging_periods); }},
+      {"averaging_group_sizes", "ranks", "none",
+       "ranks of the groups that average after each of averaging_periods; the last is all", false,
+       [](Plan& p) { return Field(&p.local_sgd.averaging_group_sizes); }},
+      ddp_knob("bucket_cap_mb"),
+      ddp_knob("first_bucket_bytes"),
+      ddp_knob("broadcast_buffers"),
+      ddp_knob("gradient_as_bucket_view")};
   return knobs;
 }
 

@@ -127,16 +127,30 @@ std::span<const KnobRecord> ddp_knobs() {
        "2.12: gradients are copied into a bucket together, when it is complete", false,
        [](Plan& p) { return Field(&p.ddp.batched_grad_copy); }},
       {"optimizer_in_backward", "", "false",
-       "_apply_optimizer_in_backward: parameters are updated when their bucket is reduced", false,
-       [](Plan& p) { return Field(&p.ddp.optimizer_in_backward); }},
-      {"join", "", "false", "inside model.join(), while every rank has inputs", false,
+       "_apply_optimizer_in_backward (CPU: _register_fused_optim): parameters are updated when "
+       "their bucket is reduced",
+       false, [](Plan& p) { return Field(&p.ddp.optimizer_in_backward); }},
+      {"join", "", "false", "inside model.join()", false,
        [](Plan& p) { return Field(&p.ddp.join); }},
+      {"joined_ranks", "ranks", "0",
+       "join: so many ranks, the last ones, have no inputs left and shadow what the others send",
+       false, [](Plan& p) { return Field(&p.ddp.joined_ranks); }},
       {"divide_by_initial_world_size", "", "true",
        "join: false: gradients are divided by the ranks that have inputs, which the host waits for",
        false, [](Plan& p) { return Field(&p.ddp.divide_by_initial_world_size); }},
       {"sync_batch_norm", "", "false",
        "SyncBatchNorm: statistics of every batch norm are of all ranks", false,
-       [](Plan& p) { return Field(&p.ddp.sync_batch_norm); }}};
+       [](Plan& p) { return Field(&p.ddp.sync_batch_norm); }},
+      {"skip_all_reduce_unused_params", "", "false",
+       "2.8: buckets of which no parameter was used are not reduced", false,
+       [](Plan& p) { return Field(&p.ddp.skip_all_reduce_unused_params); }},
+      {"process_group_size", "ranks", "0",
+       "process_group: as many models as groups, each of so many ranks; 0: one of all ranks", false,
+       [](Plan& p) { return Field(&p.ddp.process_group_size); }},
+      {"process_group_stride", "ranks", "1",
+       "process_group: how far the next rank of a group is (of 8 ranks, size 2 and stride 4: 0 and "
+       "4)",
+       false, [](Plan& p) { return Field(&p.ddp.process_group_stride); }}};
   return knobs;
 }
 

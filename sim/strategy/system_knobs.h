@@ -17,6 +17,9 @@ std::span<const KnobRecord> megatron_knobs();
 std::span<const KnobRecord> zero_redundancy_knobs();
 std::span<const KnobRecord> apex_knobs();
 std::span<const KnobRecord> local_sgd_knobs();
+// Its groups of ranks, and which numbers of ranks they leave (SystemRecord).
+std::vector<RankGroups> local_sgd_groups(const Plan& plan, int ranks, int per_host);
+Problem check_local_sgd_ranks(const Plan& plan, int ranks, int per_host);
 std::span<const KnobRecord> mirrored_knobs();
 std::span<const KnobRecord> parameter_server_knobs();
 std::span<const KnobRecord> multi_worker_mirrored_knobs();

@@ -6,6 +6,7 @@
 #include "sim/strategy/apex.h"
 #include "sim/strategy/bucketing.h"
 #include "sim/strategy/data_parallel.h"
+#include "sim/strategy/ddp_options.h"
 #include "sim/strategy/fsdp.h"
 #include "sim/strategy/horovod.h"
 #include "sim/strategy/mirrored.h"
@@ -28,6 +29,9 @@ std::vector<Operation> ddp_operations(const Plan& p) {
 
 constexpr const char* kExecuted =
     "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
+constexpr const char* kExecutedDdp =
+    "PyTorch 1.13 over Gloo executed (calib/runs), with PowerSGD, join and a fused optimizer, too; "
+    "other versions, NCCL, batched_grad_copy and SyncBatchNorm from source reading";
 
 constexpr const char* kFromTensorflow =
     "schedule from source reading (TensorFlow 2.x), not executed; computation takes what it takes "
@@ -58,7 +62,7 @@ const SystemRecord kSystemRecords[] = {
      "buckets",
      "torch.nn.parallel.DistributedDataParallel: gradients in buckets, all-reduced while "
      "backward runs",
-     kExecuted,
+     kExecutedDdp,
      "",
      false,
      ddp_words(),
@@ -66,7 +70,9 @@ const SystemRecord kSystemRecords[] = {
      lower_ddp,
      [](const Workload& w, const Plan& p) { return steady_buckets(w, p).size(); },
      {{"gradient_as_bucket_view", "true"}, {"comm_hook", "bf16_compress"}},
-     ddp_operations},
+     ddp_operations,
+     ddp_groups,
+     check_ddp_ranks},
     {System::Averaging, "averaging", "plain gradient averaging", "averaging", "all-reduces",
      "all_reduce of each gradient (or of one flat copy) after backward", kExecuted, "", false,
      averaging_words(), averaging_knobs(), lower_averaging,
@@ -168,7 +174,9 @@ const SystemRecord kSystemRecords[] = {
      lower_zero_redundancy,
      [](const Workload& w, const Plan& p) { return steady_buckets(w, p).size(); },
      {{"parameters_as_bucket_view", "true"}},
-     ddp_operations},
+     ddp_operations,
+     nullptr,
+     check_ddp_ranks},
     {System::Megatron,
      "megatron",
      "Megatron-LM",
@@ -233,17 +241,23 @@ const SystemRecord kSystemRecords[] = {
      "ranks train alone for accumulation_steps batches, then average weights, or take DiLoCo's "
      "outer "
      "step",
-     "averaging recorded of PyTorch 1.13 on CPUs; DiLoCo from source reading (torchft, 2025); "
-     "never "
-     "executed",
-     "averaging equal to a recording of PyTorch 1.13 on CPUs, DiLoCo from source reading (torchft, "
-     "2025); never executed. A step is a round",
+     "averaging and post-local SGD of PyTorch 1.13 over Gloo executed (calib/runs); over NCCL from "
+     "source reading; DiLoCo from source reading (torchft, 2025), never executed",
+     "averaging and post-local SGD executed of PyTorch 1.13 over Gloo, over NCCL from source "
+     "reading; DiLoCo from source reading (torchft, 2025), never executed. A step is a round",
      false,
      local_sgd_words(),
      local_sgd_knobs(),
      lower_local_sgd,
      nullptr,
-     {{"outer_optimizer", "nesterov"}}},
+     {{"outer_optimizer", "nesterov"}},
+     [](const Plan& p) {
+       std::vector<Operation> out{Operation::AllReduce};
+       if (p.local_sgd.subgroup_size > 0) out.push_back(Operation::Broadcast);
+       return out;
+     },
+     local_sgd_groups,
+     check_local_sgd_ranks},
     {System::Mirrored,
      "mirrored",
      "TensorFlow MirroredStrategy",

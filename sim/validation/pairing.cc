@@ -16,9 +16,8 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   if (run.evidence == EvidenceClass::Replay && run.origin.compute != "timed")
     p.evidence = "replay_real";
   if (p.evidence == "replay" && c.sharded) p.evidence = "replay_sharded";
-  if (run.evidence == EvidenceClass::System && c.zero_redundancy)
-    p.evidence = "system_zero_redundancy";
-  if (run.evidence == EvidenceClass::System && !c.repeats) p.evidence = "system_other";
+  if (run.evidence == EvidenceClass::System)
+    p.evidence = c.repeats ? c.system_class : "system_other";
   if (!run.origin.gpu.empty())
     p.evidence = std::string(run.evidence == EvidenceClass::System ? "system_" : "replay_") +
                  (c.one_gpu ? "one_gpu" : "gpu");
@@ -77,6 +76,14 @@ std::vector<std::string> tags_of(const Workload& workload, const Cluster& cluste
   return out;
 }
 
+std::string system_class(const Plan& plan) {
+  if (plan.system == System::ZeroRedundancy) return "system_zero_redundancy";
+  if (plan.system == System::LocalSgd) return "system_local_sgd";
+  if (plan.comm_hook == CommHook::PowerSgd || plan.ddp.join || plan.ddp.optimizer_in_backward)
+    return "system_ddp_options";
+  return "system";
+}
+
 bool repeats(const Cluster& cluster, const Scenario& scenario) {
   const Plan& plan = scenario.plan;
   bool network = cluster.pattern == Pattern::Star && scenario.ranks <= 4 &&
@@ -84,6 +91,7 @@ bool repeats(const Cluster& cluster, const Scenario& scenario) {
   // Of two or three ranks two send large messages to one another at once, and which go-ahead comes
   // before which message is a race.
   if (plan.system == System::ZeroRedundancy) return network && scenario.ranks == 4;
+  if (plan.system == System::LocalSgd) return network;
   return network && plan.system == System::PytorchDdp && plan.bucket_cap_mb.value_or(25) >= 0.5;
 }
 

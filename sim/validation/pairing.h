@@ -25,16 +25,20 @@ struct Case {
   std::optional<double> cap;
   std::vector<std::string> tags;
   bool repeats = false;
-  bool zero_redundancy = false;  // each rank updates and broadcasts its own parameters
-  bool sharded = false;          // weights, gradients or the optimizer's state are shared out
-  bool real = false;             // computation is real
+  std::string system_class = "system";  // of system_class(), where the real framework ran
+  bool sharded = false;  // weights, gradients or the optimizer's state are shared out
+  bool real = false;     // computation is real
 };
+
+// Where its Runs by the real framework count, in cells that repeat: "system" (DDP), or a class of
+// its own.
+std::string system_class(const Plan& plan);
 
 // Of tag_names(), what the scenario has.
 std::vector<std::string> tags_of(const Workload& workload, const Cluster& cluster,
                                  const Scenario& scenario);
 // Where the real framework's steps repeat on one machine of few cores, by the cell alone: a star of
-// at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets of half a MiB or more;
+// at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets of half a MiB or more; local SGD;
 // ZeroRedundancyOptimizer on 4.
 bool repeats(const Cluster& cluster, const Scenario& scenario);
 

@@ -11,11 +11,18 @@
 namespace ddpsim::validation {
 namespace {
 
-constexpr const char* kEvidence[] = {"system",         "system_zero_redundancy",
-                                     "system_other",   "replay",
-                                     "replay_sharded", "replay_real",
-                                     "system_gpu",     "replay_gpu",
-                                     "system_one_gpu", "replay_one_gpu"};
+constexpr const char* kEvidence[] = {"system",
+                                     "system_zero_redundancy",
+                                     "system_ddp_options",
+                                     "system_local_sgd",
+                                     "system_other",
+                                     "replay",
+                                     "replay_sharded",
+                                     "replay_real",
+                                     "system_gpu",
+                                     "replay_gpu",
+                                     "system_one_gpu",
+                                     "replay_one_gpu"};
 constexpr const char* kSamples[] = {"held_out", "in_sample"};
 constexpr const char* kHeadline =
     "replay";  // coverage and discrimination are of held-out Runs of this class

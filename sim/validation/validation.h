@@ -21,9 +21,11 @@ struct Pair {
   std::string evidence;  // "replay" (computation timed), "replay_sharded" (of sharded systems),
                          // "replay_real", "system" (the real framework, in cells that repeat),
                          // "system_zero_redundancy" (the same with ZeroRedundancyOptimizer),
-                         // "system_other"; on a GPU "system_gpu", "replay_gpu"; several ranks on
-                         // one, over loopback: "system_one_gpu", "replay_one_gpu"
-  std::string sample;    // "held_out", "in_sample"
+                         // "system_ddp_options" (with PowerSGD, join, or an optimizer in
+                         // backward), "system_local_sgd", "system_other"; on a GPU "system_gpu",
+                         // "replay_gpu"; several ranks on one, over loopback: "system_one_gpu",
+                         // "replay_one_gpu"
+  std::string sample;  // "held_out", "in_sample"
   bool noisy = false;
   bool loopback = false;
   analysis::Comparison comparison;

@@ -66,7 +66,17 @@ TEST(DdpOptions, AnswerInTheirOwnWords) {
                 {"divide_reduced/bucket.0", "optimizer/bucket.0", "updates_there"});
   expect_answer({"predict", "--workload", "cnn-cpu", "--cluster", "testbed-torch", "--set",
                  "pytorch=1.13", "--set", "join=true"},
-                {"were never executed"});
+                {"checked against executed PyTorch 1.13"});
+  expect_answer(ddp("predict", {"join=true"}), {"here their times were not"});
+  expect_answer({"predict", "--workload", "resnet18-cpu", "--cluster", "ethernet-10g", "--set",
+                 "optimizer_in_backward=true"},
+                {", optimizer_in_backward"});
+  expect_answer(ddp("predict", {"join=true", "joined_ranks=2"}), {", 2 ranks without inputs"});
+  expect_answer(ddp("predict", {"process_group_size=2", "process_group_stride=4"}),
+                {", models of 2 ranks, 4 apart"});
+  expect_answer(ddp("predict", {"pytorch=2.11", "find_unused_parameters=true",
+                                "skip_all_reduce_unused_params=true"}),
+                {", skip_all_reduce_unused_params"});
   expect_answer(ddp("predict", {"sync_batch_norm=true"}), {", sync_batch_norm"});
   expect_answer(ddp("show program", {"sync_batch_norm=true"}),
                 {"all_gather/sync_bn.52", "wait/sync_bn.0", "allreduce/sync_bn.0"});
@@ -97,6 +107,15 @@ TEST(DdpOptions, AreRefusedInASentence) {
   refused({"optimizer_in_backward=true", "accumulation_steps=2"}, "no_sync");
   refused({"optimizer_in_backward=true", "workload.loop={\"clip_grad_norm\":true}"}, "clipping");
   refused({"join=true", "accumulation_steps=2"}, "accumulation_steps=1");
+  refused({"joined_ranks=2"}, "--set join=true");
+  refused({"join=true", "joined_ranks=8"}, "0 to 7 of 8 ranks");
+  refused({"skip_all_reduce_unused_params=true", "find_unused_parameters=true"},
+          "2.8 is the first");
+  refused({"skip_all_reduce_unused_params=true", "pytorch=2.11"}, "find_unused_parameters=true");
+  refused({"process_group_stride=2"}, "process_group_size=4");
+  refused({"process_group_size=3"}, "do not part 8 ranks");
+  refused({"process_group_size=4", "process_group_stride=4"}, "a multiple of 16 ranks");
+  refused({"process_group_size=4", "join=true"}, "groups are modelled of plain DDP");
   refused({"divide_by_initial_world_size=false"}, "--set join=true");
   refused({"join=true", "sync_batch_norm=true"}, "DDP's own collectives");
   refused({"sync_batch_norm=1"}, "sync_batch_norm");
@@ -105,9 +124,6 @@ TEST(DdpOptions, AreRefusedInASentence) {
   expect_refusal({"predict", "--workload", "resnet18-cpu", "--cluster", "ethernet-10g", "--set",
                   "sync_batch_norm=true"},
                  "on a GPU");
-  expect_refusal({"predict", "--workload", "resnet18-cpu", "--cluster", "ethernet-10g", "--set",
-                  "optimizer_in_backward=true"},
-                 "CUDA stream");
   expect_refusal({"predict", "--workload", "resnet18-cpu", "--cluster", "ethernet-10g", "--set",
                   "comm_hook=powerSGD"},
                  "over gloo ends with an error where there are several buckets");

@@ -304,10 +304,34 @@ TEST(TorchCommand, RunsZeroRedundancyOptimizer) {
   }
 }
 
+// PyTorch's own PowerSGD hook, fused optimizer, Join and post-local SGD, beside their predictions.
+TEST(TorchCommand, ExecutesDdpsOtherWaysAndRounds) {
+  if (!has_torch()) GTEST_SKIP() << "no python3-torch";
+  const Args one_bucket{"--set", "bucket_cap_mb=1000", "--set", "first_bucket_bytes=1000000000"};
+  for (const Args& asked :
+       {one_bucket + Args{"--set", "comm_hook=powerSGD", "--set", "start_powerSGD_iter=2"},
+        Args{"--set", "optimizer_in_backward=true"},
+        Args{"--set", "join=true", "--set", "joined_ranks=1"},
+        Args{"--plan", "local_sgd", "--set", "accumulation_steps=2", "--set",
+             "averaging_periods=[1,2]", "--set", "averaging_group_sizes=[2,4]", "--set", "ranks=4",
+             "--set", "cluster.hosts=4"},
+        Args{"--plan", "local_sgd", "--set", "accumulation_steps=2", "--set", "subgroup_size=2",
+             "--set", "start_localSGD_iter=2"}}) {
+    Folder f;
+    Outcome o = ddpsim(kTorch + asked + Args{"--runs", f.path.string()});
+    ASSERT_EQ(o.code, 0) << o.err;
+    io::Json j = io::parse_json(
+        ddpsim({"validate", "--runs", f.path.string(), "--format", "json"}).out, "stdout");
+    ASSERT_EQ(j["pairs"].size(), 1u) << asked.back();
+    EXPECT_TRUE(j["errors"].empty()) << j["errors"].dump();  // of its schedule
+  }
+}
+
 TEST(TorchCommand, KeepsWhatItDoesNotPredictApart) {
   if (!has_torch()) GTEST_SKIP() << "no python3-torch";
   Folder f;
-  Outcome o = ddpsim(kTorch + Args{"--record", "powersgd_rank=1", "--runs", f.path.string()});
+  Outcome o = ddpsim(kTorch +
+                     Args{"--record", "zero_redundancy_optimizer=true", "--runs", f.path.string()});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("recorded and not predicted"), std::string::npos) << o.out;
   io::Json j = io::parse_json(
@@ -342,14 +366,20 @@ const Args kTorchGpu{"run", "--backend", "torch", "--workload", "resnet18", "--r
 TEST(TorchCommand, RefusesInASentence) {
   for (const auto& [command, says] : std::vector<std::pair<Args, std::string>>{
            {kTorch + Args{"--python", "/bin/false"}, "/bin/false has no PyTorch"},
-           {kRun + Args{"--record", "powersgd_rank=1"}, "is of --backend torch"},
+           {kRun + Args{"--record", "zero_redundancy_optimizer=true"}, "is of --backend torch"},
            {{"run", "--backend", "torch", "--workload", "resnet18", "--cluster", "testbed-torch",
              "--loopback"},
             "timed layers need a captured workload"},
            {kTorch + Args{"--set", "cluster.hosts=4", "--set", "ranks=2", "--set",
                           "other_jobs=[{\"rank_order\":[2,3]}]"},
             "runs one job"},
-           {kTorch + Args{"--record", "powersgd=1"}, "known are powersgd_rank"},
+           {kTorch + Args{"--record", "powersgd=1"}, "known are zero_redundancy_optimizer"},
+           {kTorch + Args{"--set", "comm_hook=powerSGD", "--set", "bucket_cap_mb=1000", "--set",
+                          "first_bucket_bytes=1000000000"},
+            "--set start_powerSGD_iter=2"},
+           {kTorch + Args{"--plan", "local_sgd", "--set", "subgroup_size=2"},
+            "--set start_localSGD_iter=2"},
+           {kTorch + Args{"--plan", "diloco"}, "is not recorded"},
            {kTorch + Args{"--compute", "real"}, "does not say how to make its model"},
            {kTorch + Args{"--compute", "real", "--set", "slow_ranks.1=2"}, "cannot be slowed down"},
            {kTorch + Args{"--one-gpu"}, "needs a cluster of GPUs"},

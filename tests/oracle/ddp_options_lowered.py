@@ -13,8 +13,10 @@ inputs: the collectives of a forward as a set (they were seen on Gloo's threads)
 in order. Scenarios are played by `steady` below, from the source and from no line of the simulator:
 collectives, what the host waits for, and kernels of the hooks with their traffic.
 
-One of post-local SGD without gradients in subgroups is local SGD: a round is its four steps up to
-an averaging.
+Three of post-local SGD in subgroups: the first step, the one after it and, in order, all that a
+round sends up to an averaging of all ranks, with the size of the group that it is sent in; one of
+them is of HierarchicalModelAverager, one sends no gradients, and is local SGD without DDP, too.
+Rounds of other sizes, periods and buckets are played by `round_of`, also what is divided.
 
 Known differences: what is agreed on for buffers has eight bytes, where the recording took four for
 granted; a recording's broadcast_coalesced is one broadcast for each type.
@@ -44,7 +46,7 @@ def phases_of(steps, k):
 
 def reduce_folder(folder):
     out = []
-    names = ("powersgd__*.json", "join__*.json", "post_localsgd__*_nogradar__*.json")
+    names = ("powersgd__*.json", "join__*.json", "post_localsgd__*.json")
     for path in [p for name in names for p in sorted(Path(folder).glob(name))]:
         d = json.loads(path.read_text())
         keys = ("file", "system", "knobs", "world_size", "gradient_arrival_order", "buffers")
@@ -53,7 +55,11 @@ def reduce_folder(folder):
             kept = {}
             for phase, events in phases_of(d["steps"], k).items():
                 kept[phase] = [
-                    ["c", *(e[1].get(key) for key in ("op", "elements", "dtype", "after_grad"))]
+                    [
+                        "c",
+                        *(e[1].get(key) for key in ("op", "elements", "dtype", "after_grad")),
+                        *([e[1]["group"]] if d["system"] == "post_localsgd" else []),
+                    ]
                     if e[0] == "c"
                     else e
                     for e in events
@@ -136,8 +142,15 @@ def recorded_question(r):
     if r["system"] == "join":
         knobs["join"] = True
     if r["system"] == "post_localsgd":
-        knobs = {"pytorch": "1.13", "system": "local_sgd"}
-        knobs["accumulation_steps"] = r["knobs"]["period"]
+        given = r["knobs"]
+        knobs = {"pytorch": "1.13", "system": "local_sgd", "subgroup_size": given["subgroup"]}
+        knobs["start_localSGD_iter"] = given["start_localSGD_iter"]
+        if "post_local_gradient_allreduce" in given:
+            knobs["post_local_gradient_allreduce"] = given["post_local_gradient_allreduce"]
+        if "periods" in given:
+            knobs["averaging_periods"] = [p for p, _ in given["periods"]]
+            knobs["averaging_group_sizes"] = [s for _, s in given["periods"]]
+        knobs["accumulation_steps"] = given.get("period") or given["periods"][-1][0]
     return {
         "world_size": r["world_size"],
         "parameters": r["parameters"],
@@ -169,12 +182,34 @@ def forward_of(r, step):
     return out
 
 
+def sent_in_groups(q, p, step):
+    """Of a step, in order: [operation, elements, type, last gradient, ranks of its group]."""
+    index = {x[0]: i for i, x in enumerate(q["parameters"])}
+    out, last = [], None
+    for o in step["ops"]:
+        name = o["op"].split("/", 1)[1] if o["op"].startswith("micro") else o["op"]
+        if name.startswith("bwd/") and name != "bwd/tail":
+            last = index[name[4:]]
+        if o["does"] != "communicate":
+            continue
+        dtype = o.get("dtype", "float32")
+        group = o.get("group", "world")
+        ranks = q["world_size"] if group == "world" else p["groups"][group]["size"]
+        out.append([o["operation"], o["bytes"] // SIZES.get(dtype, 1), dtype, last, ranks])
+    return out
+
+
 def round_differences(ddpsim, r, p=None):
-    """Of post-local SGD: what is sent between two averagings."""
+    """Of post-local SGD: what is sent in DDP's first steps, and between two averagings."""
     q = recorded_question(r)
     p = p or program(ddpsim, q)
-    sent = [[e[1:4] for phase in s.values() for e in phase if e[0] == "c"] for s in r["steps"]]
-    ends = [k for k, s in enumerate(sent) if k >= r["knobs"]["warmup_steps"] and s]
+    given = r["knobs"]
+    sent = [[e[1:] for phase in s.values() for e in phase if e[0] == "c"] for s in r["steps"]]
+    updated = [[e[1:] for e in s["step"] if e[0] == "c"] for s in r["steps"]]
+    warm = max(given["warmup_steps"], given["start_localSGD_iter"])
+    ends = [
+        k for k, s in enumerate(updated) if k >= warm and s and s[-1][4] == r["world_size"]
+    ]
     found = []
     steps = q["knobs"]["accumulation_steps"]
     if len(ends) < 2:
@@ -182,10 +217,21 @@ def round_differences(ddpsim, r, p=None):
     if [b - a for a, b in zip(ends, ends[1:])] != [steps] * (len(ends) - 1):
         found.append(f"averaged in steps {ends}")
     theirs = [e for k in range(ends[0] + 1, ends[1] + 1) for e in sent[k]]
-    mine = [e[:3] for part in collectives(q, p["steps"][-1]) for e in part]
-    if mine != theirs:
-        found.append(f"ddpsim {mine}, recorded {theirs}")
-    return found, len(theirs)
+    pairs = [("a round", sent_in_groups(q, p, p["steps"][-1]), theirs)]
+    for k in (0, 1):  # rebuilding is not seen from Python
+        mine = [e for e in sent_in_groups(q, p, p["steps"][k]) if e[0] != "broadcast"]
+        pairs.append((f"step {k}", mine, sent[k]))
+    for what, mine, said in pairs:
+        if mine != said:
+            found.append(f"{what}: ddpsim {mine}, recorded {said}")
+    if not given.get("post_local_gradient_allreduce", True):
+        alone = {**q, "knobs": {"pytorch": "1.13", "system": "local_sgd"}}
+        alone["knobs"]["accumulation_steps"] = steps
+        without = program(ddpsim, alone)
+        mine = [e[:3] for e in sent_in_groups(alone, without, without["steps"][-1])]
+        if mine != [e[:3] for e in theirs]:
+            found.append(f"without DDP: ddpsim {mine}, recorded {theirs}")
+    return found, sum(len(said) for _, _, said in pairs)
 
 
 def recorded_differences(ddpsim, r, p=None):
@@ -269,8 +315,86 @@ def scenarios():
     yield one(8, pytorch="2.13", batched_grad_copy=True, comm_hook="allreduce")
     yield one(8, optimizer_in_backward=True, bucket_cap_mb=0.1)
     yield one(8, optimizer_in_backward=True, gradient_as_bucket_view=True)
+    yield one(4, pytorch="2.11", find_unused_parameters=True, bucket_cap_mb=0.1,
+              unused_parameters=["head.weight", "head.bias", "scalar", "tall.weight"],
+              skip_all_reduce_unused_params=True)
     yield one(8, norms=[(1, 2)], sync_batch_norm=True)
     yield one(4, norms=[(1, 2)], sync_batch_norm=True, bucket_cap_mb=0.1, pytorch="2.13")
+
+
+def round_scenarios():
+    def one(ranks, steps, **knobs):
+        parameters = [[n, s, "float32"] for n, s in SHAPES]
+        buffers = [["norm.running_mean", 64, "float32"], ["norm.n", 1, "int64"]]
+        knobs = {"pytorch": "2.7", "system": "local_sgd", "accumulation_steps": steps, **knobs}
+        return {"world_size": ranks, "parameters": parameters, "arrival": ARRIVAL,
+                "buffers": buffers, "norms": [], "knobs": knobs}
+
+    yield one(8, 3, subgroup_size=4)
+    yield one(8, 2, subgroup_size=8, bucket_cap_mb=0.3, broadcast_buffers=False)
+    yield one(8, 4, subgroup_size=2, post_local_gradient_allreduce=False)
+    yield one(8, 1, subgroup_size=4, bucket_cap_mb=0.1, gradient_as_bucket_view=True)
+    yield one(8, 8, subgroup_size=2, averaging_periods=[2, 4, 8],
+              averaging_group_sizes=[2, 4, 8], bucket_cap_mb=0.3)
+    yield one(8, 6, subgroup_size=4, averaging_periods=[3, 6], averaging_group_sizes=[4, 8])
+    yield one(8, 4, averaging_periods=[1, 4], averaging_group_sizes=[2, 8])
+
+
+def round_of(q):
+    """A round of post-local SGD: ["c", operation, bytes, ranks of its group], ["d", bytes that are
+    divided by themselves], ["u"] an update."""
+    k, ranks = q["knobs"], q["world_size"]
+    size = [4 * count(s) for _, s, _ in q["parameters"]]
+    whole = sum(size)
+    limits = [k["bucket_cap_mb"]] if "bucket_cap_mb" in k else [1, 25]
+    buckets, open_ = [], 0
+    for i in q["arrival"]:
+        open_ += size[i]
+        if open_ >= int(limits[min(len(buckets), len(limits) - 1)] * MIB):
+            buckets.append(open_)
+            open_ = 0
+    buckets += [open_] if open_ else []
+    levels = list(zip(k.get("averaging_periods", []), k.get("averaging_group_sizes", [])))
+    levels = levels or [(k["accumulation_steps"], ranks)]
+    out = []
+    for done in range(1, k["accumulation_steps"] + 1):
+        if "subgroup_size" in k:
+            if k.get("broadcast_buffers", True):  # of DDP's own group, which is all ranks
+                kinds = {}
+                for _, n, t in q["buffers"]:
+                    kinds[t] = kinds.get(t, 0) + n * SIZES[t]
+                out += [["c", "broadcast", b, ranks] for b in kinds.values()]
+            if k.get("post_local_gradient_allreduce", True):
+                for b in buckets:
+                    out += [["d", b], ["c", "all_reduce", b, k["subgroup_size"]]]
+        out.append(["u"])
+        ending = [s for period, s in levels if done % period == 0]
+        if ending:
+            out += [["d", whole], ["c", "all_reduce", whole, ending[-1]]]
+    return out
+
+
+def round_lowered(q, p):
+    out = []
+    for o in p["steps"][-1]["ops"]:
+        name = o["op"].split("/", 1)[1] if o["op"].startswith("micro") else o["op"]
+        word = name.split("/")[0]
+        if o["does"] == "communicate":
+            group = o.get("group", "world")
+            ranks = q["world_size"] if group == "world" else p["groups"][group]["size"]
+            out.append(["c", o["operation"], o["bytes"], ranks])
+        elif word == "divide":
+            out.append(["d", o["bytes"]])
+        elif name == "inner_optimizer":
+            out.append(["u"])
+    return out
+
+
+def round_scenario_differences(ddpsim, q, p=None):
+    p = p or program(ddpsim, q)
+    theirs = round_of(q)
+    difference = apex_lowered.first_difference(round_lowered(q, p), theirs)
+    return [difference] if difference else [], len(theirs)
 
 
 def steady(q):
@@ -315,9 +439,11 @@ def steady(q):
     if finds:
         buckets.reverse()
     # --- backward
-    missing = [set(b) for b in buckets]
+    names = [n for n, _, _ in q["parameters"]]
+    unused = {names.index(n) for n in k.get("unused_parameters", [])}
+    missing = [set(b) - unused for b in buckets]  # those are ready with the first gradient
     following = 0
-    for i in q["arrival"]:
+    for i in [i for i in q["arrival"] if i not in unused]:
         if k.get("sync_batch_norm") and any(i == w for w, _ in q["norms"]):
             send("all_reduce", 4 * 2 * q["parameters"][i][1][0])
         last = i
@@ -329,6 +455,8 @@ def steady(q):
             tensors = buckets[following]
             following += 1
             s = sum(size[j] for j in tensors)
+            if k.get("skip_all_reduce_unused_params") and set(tensors) <= unused:
+                continue
             if k.get("batched_grad_copy"):
                 out.append(["k", "copy", 2 * s, "compute"])
                 if k.get("comm_hook", "none") == "none":
@@ -459,10 +587,22 @@ def self_test(ddpsim):
         q = recorded_question(r)
         p = program(ddpsim, q)
         if r["system"] == "post_localsgd":
-            for change in ({"period": 3}, {"warmup_steps": 5}):
-                other = {**r, "knobs": {**r["knobs"], **change}}
-                if not recorded_differences(ddpsim, other)[0]:
-                    missed.append(f"{r['file']}: {change}")
+            warm = max(r["knobs"]["warmup_steps"], r["knobs"]["start_localSGD_iter"])
+            for k, step in enumerate(r["steps"][:8]):
+                for phase, events in step.items():
+                    for i, e in enumerate(events):
+                        ends = [
+                            j for j, s in enumerate(r["steps"])
+                            if j >= warm
+                            and any(x[0] == "c" and x[5] == r["world_size"] for x in s["step"])
+                        ]
+                        if e[0] != "c" or not (k < 2 or ends[0] < k <= ends[1]):
+                            continue
+                        for key in (2, 5):
+                            changed = copy.deepcopy(r)
+                            changed["steps"][k][phase][i][key] += 1
+                            if not recorded_differences(ddpsim, changed, p)[0]:
+                                missed.append(f"{r['file']}: step {k} {e}")
             continue
         for k, step in enumerate(r["steps"]):
             for phase in ("forward", "backward"):
@@ -475,6 +615,24 @@ def self_test(ddpsim):
                     if not recorded_differences(ddpsim, changed, p)[0]:
                         missed.append(f"{r['file']}: {e}")
     tried = 0
+    for q in round_scenarios():
+        p = program(ddpsim, q)
+        ops = p["steps"][-1]["ops"]
+        for k, o in enumerate(list(ops)):
+            divides = o["does"] == "copy" and "divide/" in o["op"]
+            if o["does"] != "communicate" and not divides:
+                continue
+            tried += 1
+            del ops[k]
+            if not round_scenario_differences(ddpsim, q, p)[0]:
+                missed.append(f"{q['knobs']}: without {o['op']}")
+            ops.insert(k, o)
+            group = o.get("group", "world")
+            if group != "world" and p["groups"][group]["size"] != q["world_size"]:
+                o["group"] = "world"
+                if not round_scenario_differences(ddpsim, q, p)[0]:
+                    missed.append(f"{q['knobs']}: {o['op']} of all ranks")
+                o["group"] = group
     for q in scenarios():
         p = program(ddpsim, q)
         for o in p["steps"][-1]["ops"]:
@@ -504,6 +662,7 @@ def main():
     for kind, every, of in (
         ("recorded schedules", recordings(), recorded_differences),
         ("scenarios", list(scenarios()), scenario_differences),
+        ("rounds", list(round_scenarios()), round_scenario_differences),
     ):
         events, differ = tally(ddpsim, every, of, lambda one: one.get("file", one["knobs"]))
         bad += differ

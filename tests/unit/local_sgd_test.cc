@@ -1,5 +1,7 @@
 // Local SGD and DiLoCo: what is sent in a round, memory, and what a longer round gains.
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -61,6 +63,79 @@ TEST(LocalSgd, MemoryComesAndGoesInEachRound) {
       for (std::size_t k = 0; k < kHolds; ++k)
         EXPECT_EQ(sum[k], 0) << name_of(static_cast<Holds>(k)) << sets_to_none;
     }
+}
+
+Plan in_subgroups(int steps, std::int64_t size) {
+  Plan p = round_of(steps, OuterOptimizer::None);
+  p.local_sgd.subgroup_size = size;
+  return p;
+}
+
+TEST(PostLocalSgd, ReducesEachBatchInItsSubgroupAndAveragesOverAll) {
+  ListedRound l("resnet50", in_subgroups(3, 4));
+  std::map<int, std::int64_t> sent;  // by group
+  for (const Op& op : l.program.steady.ops)
+    if (carries_tensors(op.kind)) sent[op.group] += op.bytes;
+  const std::int64_t whole = l.w.gradient_bytes().count;
+  EXPECT_EQ(sent, (std::map<int, std::int64_t>{{0, whole}, {1, 3 * whole}}));
+  EXPECT_EQ(l.count(test::kind_of_op("inner_optimizer")), 3);
+  ASSERT_EQ(l.program.warmup.size(), 2u);  // one bucket, then the rebuild: over all ranks
+  for (const StepProgram& s : l.program.warmup)
+    for (const Op& op : s.ops) EXPECT_EQ(op.group, 0) << name_of(s.kind);
+}
+
+TEST(PostLocalSgd, WithoutGradientsOnlyAveragesAndStillCopies) {
+  Plan plan = in_subgroups(4, 4);
+  plan.local_sgd.post_local_gradient_allreduce = false;
+  plan.broadcast_buffers = false;
+  ListedRound l("resnet50", plan);
+  int collectives = 0;
+  int copied = 0;
+  for (const Op& op : l.program.steady.ops) {
+    collectives += is_collective(op.kind);
+    copied += copies_in(op.kind);
+  }
+  EXPECT_EQ(collectives, 1);
+  EXPECT_EQ(copied, 4 * static_cast<int>(l.w.tensors.size()));
+}
+
+TEST(PostLocalSgd, AveragesWithTheLongestPeriodThatEnds) {
+  Plan plan = round_of(8, OuterOptimizer::None);
+  plan.local_sgd.averaging_periods = {2, 4, 8};
+  plan.local_sgd.averaging_group_sizes = {2, 4, 8};
+  ListedRound l("resnet50", plan);
+  std::vector<std::pair<int, int>> averaged;  // batch, group
+  for (const Op& op : l.program.steady.ops)
+    if (is_collective(op.kind)) averaged.push_back({op.micro, op.group});
+  EXPECT_EQ(averaged, (std::vector<std::pair<int, int>>{{1, 1}, {3, 2}, {5, 1}, {7, 0}}));
+}
+
+TEST(PostLocalSgd, MemoryComesAndGoesInEachRound) {
+  ListedRound l("resnet50", in_subgroups(3, 4));
+  Held sum{};
+  for (const MemoryChange& c : l.program.steady.memory) of(sum, c.holds) += c.bytes;
+  for (std::size_t k = 0; k < kHolds; ++k) EXPECT_EQ(sum[k], 0) << name_of(static_cast<Holds>(k));
+}
+
+// Gradients that stay within a host spare the network, which decides here.
+TEST(PostLocalSgd, LiesBetweenDdpAndLocalSgd) {
+  const Cluster cluster = [] {
+    Cluster c = test::cluster("hgx-h100");
+    c.hosts = 2;
+    return c;
+  }();
+  const Profile profile = test::profile(cluster.profile);
+  const topology::Fabric fabric(cluster);
+  const Workload w = test::workload("gpt2-small");
+  const auto per_batch = [&](const Plan& plan) {
+    Scenario s;
+    s.ranks = 16;
+    s.plan = plan;
+    return predict::predict({w, fabric, profile, s}).summary.step.ps / plan.accumulation_steps;
+  };
+  const std::int64_t subgroups = per_batch(in_subgroups(4, 8));
+  EXPECT_LT(subgroups, per_batch(in_subgroups(4, 16)));
+  EXPECT_GT(subgroups, per_batch(round_of(4, OuterOptimizer::None)));
 }
 
 // The longer a round, the nearer a step comes to what one GPU takes by itself; a round of one is

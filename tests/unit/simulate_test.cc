@@ -67,6 +67,54 @@ TEST(GlooQueue, RunsTwoCollectivesAtOnceAndNoMore) {
   }
 }
 
+// PyTorch 1.13 on CPUs: the optimizer of a bucket runs where its all-reduce ended, on one of Gloo's
+// workers, which does nothing else meanwhile.
+TEST(GlooQueue, AWorkerIsBusyUntilItsCallbackHasEnded) {
+  Asked a(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4,
+          Bandwidth{1'000'000'000}, DeviceKind::Cpu);
+  a.w.times.optimizer = kMillisecond * 1200;  // of each bucket longer than all its all-reduces
+  a.s.plan.bucket_cap_mb = 1;
+  a.s.plan.gloo_threads = 1;
+  a.s.plan.ddp.optimizer_in_backward = true;
+  const predict::Prediction p = a.ask();
+  for (int k = 0; k + 1 < 6; ++k) {
+    const Span update = span(p, "optimizer/bucket." + std::to_string(k));
+    const Span next = span(p, "allreduce/bucket." + std::to_string(k + 1));
+    EXPECT_GE(next.begin, update.end) << k;
+    EXPECT_EQ((update.end - update.begin).ps, (kMillisecond * 200).ps) << k;
+  }
+}
+
+TEST(Join, RanksWithoutInputsWaitForNobodyAndAreWaitedForByNobody) {
+  Asked a(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4,
+          Bandwidth{1'000'000'000}, DeviceKind::Cpu);
+  a.s.plan.ddp.join = true;
+  const predict::Prediction all = a.ask();
+  a.s.plan.ddp.joined_ranks = 1;
+  const predict::Prediction some = a.ask();
+  EXPECT_EQ(some.summary.step, all.summary.step);
+  EXPECT_DOUBLE_EQ(some.samples_per_s, 0.75 * all.samples_per_s);
+  // They are there before the others: a slow rank among them slows nobody.
+  a.s.slow_ranks = {{3, 4.0}};
+  EXPECT_EQ(a.ask().summary.step, all.summary.step);
+  a.s.slow_ranks = {{2, 4.0}};
+  EXPECT_GT(a.ask().summary.step, all.summary.step);
+}
+
+// Two models on eight hosts, their ranks side by side: as one model on four, where no link is
+// shared.
+TEST(ProcessGroups, ThatShareNoLinkAreAsLongAsOneAlone) {
+  Asked alone(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Gpu), 4,
+              Bandwidth{1'000'000'000}, DeviceKind::Gpu);
+  Asked both(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Gpu), 8,
+             Bandwidth{1'000'000'000}, DeviceKind::Gpu);
+  both.s.plan.ddp.process_group_size = 4;
+  for (std::int64_t stride : {1, 2}) {
+    both.s.plan.ddp.process_group_stride = stride;
+    EXPECT_EQ(both.ask().summary.step, alone.ask().summary.step) << stride;
+  }
+}
+
 TEST(Interference, CommunicationKernelsSlowComputeByTheShareTheyHold) {
   Asked a(layered(8, 40'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 4,
           Bandwidth{10'000'000'000}, DeviceKind::Gpu);

@@ -421,8 +421,8 @@ void add_run(Command& app, Terminal& t) {
                 "timed (computation is slept) or real (it keeps a core busy); default: the "
                 "scenario's, which is timed if it does not say");
   c->add_option("--record", flags->record,
-                "backend torch: what is recorded and not predicted, repeatable: powersgd_rank=1, "
-                "zero_redundancy_optimizer=true, uneven_inputs=3")
+                "backend torch: what is recorded and not predicted, repeatable: "
+                "zero_redundancy_optimizer=true")
       ->allow_extra_args(false);
   c->add_option("--steps", flags->steps,
                 "steady steps to play; default by the predicted step, 6 to 12");

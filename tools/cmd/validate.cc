@@ -91,8 +91,9 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
     Loaded l = load(t, q);
     c.tags = tags_of(l.workload, l.cluster, l.scenario);
     c.repeats = repeats(l.cluster, l.scenario);
-    c.zero_redundancy = l.scenario.plan.system == System::ZeroRedundancy;
-    c.sharded = c.zero_redundancy || strategy::record_of(l.scenario.plan.system).shards ||
+    c.system_class = system_class(l.scenario.plan);
+    c.sharded = l.scenario.plan.system == System::ZeroRedundancy ||
+                strategy::record_of(l.scenario.plan.system).shards ||
                 l.scenario.plan.system == System::Megatron;
     c.real = l.scenario.real_compute;
     if (run && run->layers) {

@@ -70,18 +70,29 @@ KNOBS: Dict[str, Any] = {
     "async_op": False,
     "parameters_as_bucket_view": False,
     "overlap_with_ddp": False,
+    "matrix_approximation_rank": 1,
+    "start_powerSGD_iter": 1000,
+    "min_compression_rate": 2,
+    "use_error_feedback": True,
+    "warm_start": True,
+    "optimizer_in_backward": False,
+    "join": False,
+    "joined_ranks": 0,
+    "divide_by_initial_world_size": True,
+    "outer_optimizer": "none",
+    "subgroup_size": None,
+    "start_localSGD_iter": 100,
+    "post_local_gradient_allreduce": True,
+    "averaging_periods": [],
+    "averaging_group_sizes": [],
 }
 # Recorded, and not predicted by ddpsim: --record KNOB=VALUE.
 UNPREDICTED: Dict[str, Any] = {
-    "powersgd_rank": (
-        0
-    ),  # > 0: powerSGD_hook with this matrix_approximation_rank, from the third step on
     "zero_redundancy_optimizer": False,  # torch.distributed.optim.ZeroRedundancyOptimizer
     "fsdp2": (
         0
     ),  # fully_shard over repeated blocks and the rest; 1: reshard after forward, 2: do not
-    "uneven_inputs": 0,
-}  # the last rank has this many inputs less, under Join
+}
 
 now = time.monotonic_ns
 
@@ -145,7 +156,10 @@ class TimedLayer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tuple[Tensor, Optional[Tensor], None, None]:
         start = now()
-        made = None if ctx.parameter is None else torch.full_like(ctx.parameter, 1e-4)
+        made: Optional[Tensor] = None
+        if ctx.parameter is not None:
+            known = getattr(ctx.parameter, "gradient", None)
+            made = torch.full_like(ctx.parameter, 1e-4) if known is None else known.clone()
         ctx.sleeper.until(start, ctx.ns)
         return grad, made, None, None
 
@@ -215,6 +229,20 @@ def sleeping_shard(model: TimedModel) -> type:
     return Shard
 
 
+class TimedUpdates:
+    """A functional optimizer (torch.distributed.optim), as DDP calls it for each parameter of a
+    bucket: takes the share of the workload's time that the parameter is of the model."""
+
+    def __init__(self, model: TimedModel) -> None:
+        self.ns = model.optimizer_ns / sum(p.numel() for p in model.parameters())
+        self.of_thread = threading.local()
+
+    def step_param(self, parameter: Tensor, grad: Optional[Tensor]) -> None:
+        if not hasattr(self.of_thread, "sleeper"):
+            self.of_thread.sleeper = Sleeper()
+        self.of_thread.sleeper.until(now(), round(self.ns * parameter.numel()))
+
+
 class TimedOptimizer(torch.optim.SGD):
     """Takes the workload's time and leaves the parameters alone."""
 
@@ -264,6 +292,8 @@ class Job:
         )  # of the step under way: what has ended, when (a moment)
         self.collectives: List[Dict[str, Any]] = []  # of the step under way
         self.recording = False
+        self.batch = ""  # of a round: what names of its collectives begin with
+        self.post_local: Any = None  # state of the post-local SGD hook
         self.memory = ""  # what is special about it
         self.precision = precision
         self.origin: Any = None
@@ -319,7 +349,7 @@ class Job:
         if p["fsdp2"]:
             self.shard()
             return
-        if p["system"] not in ("pytorch_ddp", "zero_redundancy"):
+        if p["system"] == "averaging" or (p["system"] == "local_sgd" and not p["subgroup_size"]):
             return
         options: Dict[str, Any] = dict(
             broadcast_buffers=p["broadcast_buffers"],
@@ -342,15 +372,170 @@ class Job:
         self.model.register_forward_pre_hook(
             lambda *_: self.marks.append(("prepared", self.moment()))
         )
-        if p["powersgd_rank"]:
+        self.register_hook()
+
+    def register_hook(self) -> None:
+        """The plan's communication hook: PyTorch's own where it is more than a reduction."""
+        p = self.plan
+        assert self.ddp is not None
+        if p["comm_hook"] == "powerSGD":
             from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 
+            # Matrices of one value have rank 1: what is left of them in the hook's products are
+            # denormal numbers, which processors multiply many times as slowly.
+            for parameter in self.parameters if self.timed else []:
+                setattr(parameter, "gradient", 1e-4 * torch.randn_like(parameter))
+            names = ("matrix_approximation_rank", "start_powerSGD_iter", "min_compression_rate",
+                     "use_error_feedback", "warm_start")
             self.ddp.register_comm_hook(
-                powersgd.PowerSGDState(None, p["powersgd_rank"], start_powerSGD_iter=2),
-                self.watched(powersgd.powerSGD_hook),
+                powersgd.PowerSGDState(None, **{name: p[name] for name in names}),
+                powersgd.powerSGD_hook,
             )
+        elif p["optimizer_in_backward"]:
+            # What DistributedDataParallel._register_fused_optim registers.
+            from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+            from torch.distributed.algorithms.ddp_comm_hooks import optimizer_overlap_hooks as fused
+
+            state = fused._OptimizerHookState(self.functional_optimizer())
+            hook = self.watched(default_hooks.allreduce_hook)
+            self.ddp.register_comm_hook(None, fused._hook_then_optimizer(hook, state))
+        elif p["system"] == "local_sgd":
+            from torch.distributed.algorithms.ddp_comm_hooks import post_localSGD_hook as post
+
+            mine = [g for g in self.groups_of(p["subgroup_size"]) if g is not None]
+            self.post_local = post.PostLocalSGDState(
+                None, mine[0], p["start_localSGD_iter"], p["post_local_gradient_allreduce"]
+            )
+            self.ddp.register_comm_hook(self.post_local, self.watched(post.post_localSGD_hook))
         elif p["comm_hook"] != "none":
             self.ddp.register_comm_hook(None, self.hook)
+
+    def groups_of(self, size: int) -> List[Any]:
+        """As new_subgroups makes them, which asks for a GPU first: groups of `size` ranks that
+        follow one another; None for those that this rank is not of."""
+        out = []
+        for first in range(0, self.world, size):
+            ranks = list(range(first, first + size))
+            group = dist.new_group(ranks)
+            out.append(group if dist.get_rank() in ranks else None)
+        return out
+
+    def functional_optimizer(self) -> Any:
+        if isinstance(self.model, TimedModel):
+            return TimedUpdates(self.model)
+        from torch.distributed.optim import as_functional_optim
+
+        known = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "betas", "eps")
+        options = {k: v for k, v in self.optimizer.defaults.items() if k in known}
+        return as_functional_optim(type(self.optimizer), **options)
+
+    # -- local SGD
+
+    def share_rounds(self) -> None:
+        """From here on parameters are averaged at the end of a round, and of its parts."""
+        from torch.distributed.algorithms.model_averaging import averagers
+        from torch.distributed.optim import PostLocalSGDOptimizer
+
+        p = self.plan
+        periods, sizes_ = p["averaging_periods"], p["averaging_group_sizes"]
+        steps = p["accumulation_steps"]
+        averager: Any
+        if periods:
+            averager = self.hierarchical(dict(zip(periods, sizes_)))
+            averager.step = 1  # a period ends where it divides the number of steps so far
+        else:
+            averager = averagers.PeriodicModelAverager(steps, warmup_steps=steps - 1)
+        self.optimizer = self.bare.optimizer = PostLocalSGDOptimizer(self.optimizer, averager)
+
+    def hierarchical(self, sizes_of_periods: Dict[int, int]) -> Any:
+        """HierarchicalModelAverager makes its groups with new_subgroups, which asks for a GPU."""
+        from collections import OrderedDict
+
+        from torch.distributed.algorithms.model_averaging import hierarchical_model_averager as of
+
+        plain = dist.new_subgroups
+
+        def new_subgroups(group_size: int, group: Any = None) -> Tuple[Any, List[Any]]:
+            groups = self.groups_of(group_size)
+            return next(g for g in groups if g is not None), groups
+
+        dist.new_subgroups = new_subgroups
+        try:
+            return of.HierarchicalModelAverager(OrderedDict(sizes_of_periods))
+        finally:
+            dist.new_subgroups = plain
+
+    @property
+    def warming_up(self) -> bool:
+        """Whether DDP still reduces over all ranks (post-local SGD)."""
+        return self.post_local is not None and not isinstance(self.optimizer, self.averaging())
+
+    @staticmethod
+    def averaging() -> type:
+        from torch.distributed.optim import PostLocalSGDOptimizer
+
+        return PostLocalSGDOptimizer
+
+    def round(self) -> None:
+        """A round of local SGD: batches with an update each, the last followed by an averaging."""
+        self.marks, self.collectives = [("start", self.moment())], []
+        steps = 1 if self.warming_up else self.plan["accumulation_steps"]
+        for m in range(steps):
+            self.batch = f"micro{m}/" if self.plan["accumulation_steps"] > 1 else ""
+            self.optimizer.zero_grad(set_to_none=self.set_to_none)
+            self.marks.append(("zero_grad", self.moment()))
+            loss = self.loss()
+            self.marks.append((f"{self.batch}fwd", self.moment()))
+            self.bare.backward(loss)
+            self.marks.append(("backward", self.moment()))
+            with self.watched_all_reduces():
+                self.bare.update()
+            self.marks.append(("updated", self.moment()))
+
+    @contextlib.contextmanager
+    def watched_all_reduces(self) -> Iterator[None]:
+        """torch.distributed.all_reduce as Python calls it: an averaging's, or PowerSGD's, of which
+        each bucket has three."""
+        if not self.recording:
+            yield
+            return
+        plain = dist.all_reduce
+        power = self.plan["comm_hook"] == "powerSGD"
+        called = [0]
+
+        def all_reduce(tensor: Tensor, *args: Any, **options: Any) -> Any:
+            number = called[0]
+            called[0] += 1
+            if tensor.numel() == 0:
+                return plain(tensor, *args, **options)
+            name = f"allreduce/powersgd_{('whole', 'p', 'q')[number % 3]}.{number // 3}"
+            if not power:
+                name = self.averaging_name()
+            tensors = [] if power else list(range(len(self.parameters)))
+            entry = self.note(name, tensors, tensor, self.moment())
+            work = plain(tensor, *args, **options)
+            if work is None:
+                entry["end"] = self.moment()
+                return work
+
+            def ended(future: Any) -> Any:
+                entry["end"] = self.moment()
+                return future.value()
+
+            work.get_future().then(ended)
+            return work
+
+        dist.all_reduce = all_reduce
+        try:
+            yield
+        finally:
+            dist.all_reduce = plain
+
+    def averaging_name(self) -> str:
+        periods = self.plan["averaging_periods"]
+        if not periods:
+            return "allreduce/parameters"
+        return f"{self.batch}allreduce/parameters"
 
     def share_optimizer(self) -> None:
         """From here on each rank updates its own parameters and broadcasts them."""
@@ -456,7 +641,7 @@ class Job:
 
     def note_bucket(self, bucket: Any, wire: Tensor, ready: Any) -> Dict[str, Any]:
         return self.note(
-            f"allreduce/bucket.{bucket.index()}",
+            f"{self.batch}allreduce/bucket.{bucket.index()}",
             [self.index[id(p)] for p in bucket.parameters()],
             wire,
             ready,
@@ -467,6 +652,10 @@ class Job:
         done with it."""
 
         def run(state, bucket):  # type: ignore[no-untyped-def]
+            if self.post_local is not None and not (
+                self.warming_up or self.plan["post_local_gradient_allreduce"]
+            ):
+                return hook(state, bucket)  # nothing is sent
             entry = self.note_bucket(bucket, bucket.buffer(), self.moment())
 
             def ended(future: Any) -> Any:
@@ -481,7 +670,11 @@ class Job:
 
     @property
     def hooked(self) -> bool:
-        return self.plan["comm_hook"] != "none" or bool(self.plan["powersgd_rank"])
+        return (
+            self.plan["comm_hook"] != "none"
+            or self.plan["optimizer_in_backward"]
+            or self.post_local is not None
+        )
 
     # DDP reads the annotations, and knows its own types only.
     def hook(self, _, bucket):  # type: ignore[no-untyped-def]
@@ -568,6 +761,9 @@ class Job:
     # -- a step
 
     def step(self) -> None:
+        if self.plan["system"] == "local_sgd":
+            self.round()
+            return
         self.marks, self.collectives = [("start", self.moment())], []
         self.optimizer.zero_grad(set_to_none=self.set_to_none)
         self.marks.append(("zero_grad", self.moment()))
@@ -581,10 +777,14 @@ class Job:
                 if self.recording and not self.hooked and not self.divides_in_place:
                     loss = loss / self.world
                 self.marks.append((f"micro{m}/fwd" if micro > 1 else "fwd", self.moment()))
-                self.bare.backward(loss)
+                power = self.plan["comm_hook"] == "powerSGD"
+                with self.watched_all_reduces() if power else contextlib.nullcontext():
+                    self.bare.backward(loss)
         if self.ddp is None and not self.plan["fsdp2"]:
             self.average()
         self.marks.append(("backward", self.moment()))
+        if self.plan["optimizer_in_backward"]:
+            return  # parameters were updated
         with self.watched_broadcasts() if self.recording else contextlib.nullcontext():
             self.bare.update()
         self.marks.append(("optimizer", self.moment()))
@@ -819,7 +1019,7 @@ def record(
 ) -> Dict[str, Any]:
     """Runs the job; the Run on rank 0, without its ``case``. ``profiled``: see ``look``."""
     hint = ""
-    if job.plan["powersgd_rank"] and dist.get_backend() == "gloo":
+    if job.plan["comm_hook"] == "powerSGD" and dist.get_backend() == "gloo":
         hint = f": {POWERSGD}"
     watch = Watch(patience, hint)
     if os.environ.get("DDPSIM_ONE_GPU"):
@@ -830,7 +1030,9 @@ def record(
     job.wrap()
     again = retransmits()
     warmup = 0
-    if job.ddp is not None:
+    if job.plan["system"] == "local_sgd":
+        warmup = 1 if job.ddp is None else job.plan["start_localSGD_iter"]
+    elif job.ddp is not None:
         rebuilds = job.plan["static_graph"] or not job.plan["find_unused_parameters"]
         warmup = 1 + int(rebuilds) + int(job.plan["static_graph"])
     else:
@@ -848,13 +1050,19 @@ def record(
     before = busy_core_s()
     busy = 0.0  # cores, over the steps that are timed
     total = plain + spans + (1 if spans else 0)
-    uneven = job.plan["uneven_inputs"]
-    mine = total - (uneven if dist.get_rank() == job.world - 1 else 0)
-    join = Join([job.ddp]) if uneven else contextlib.nullcontext()
+    joined = job.plan["joined_ranks"]
+    # Ranks without inputs any more shadow the others' collectives until all have joined.
+    mine = warmup if dist.get_rank() >= job.world - joined else total
+    join: Any = contextlib.nullcontext()
+    if job.plan["join"]:
+        initial = job.plan["divide_by_initial_world_size"]
+        join = Join([job.ddp], divide_by_initial_world_size=initial)
     join.__enter__()
     for k in range(mine):
         if k == plain:
             job.record_spans()
+        if job.plan["system"] == "local_sgd" and k == (0 if job.ddp is None else warmup):
+            job.share_rounds()
         faults = page_faults()
         job.step()
         if k + 1 == plain:
@@ -882,7 +1090,7 @@ def record(
     if job.ddp is not None:
         buckets["steady"] = steady_buckets(job.ddp)
     again = retransmits() - again
-    looked_at = look(job, profiled) if job.device.type == "cuda" and not uneven else []
+    looked_at = look(job, profiled) if job.device.type == "cuda" and not joined else []
     watch.stop()
     everyone = gathered(
         {
@@ -976,7 +1184,11 @@ def assemble(
     shared = len({e["boot"] for e in everyone}) == 1
     steps: List[Dict[str, Any]] = []
     spans: List[Dict[str, Any]] = []
-    count = min(len(e["history"]) for e in everyone)  # steps that all ranks took
+    # Steps of ranks that had inputs to the end.
+    count = max(len(e["history"]) for e in everyone)
+    profiles = [e["profile"] for e in everyone]
+    faults = [e["history"] for e in everyone]
+    everyone = [e for e in everyone if len(e["history"]) == count]
     ends = [[begin] + [h["marks"][-1][1] for h in e["history"]] for e in everyone]
     kinds = ["first"] * (warmup - 1) + ["rebuild"] if warmup > 1 else ["first"]
     for k in range(count):
@@ -985,7 +1197,7 @@ def assemble(
         step: Dict[str, Any] = {
             "kind": kinds[k] if k < warmup else "steady",
             "duration_ps": duration * 1000,
-            "page_faults": sum(e["history"][k]["faults"] for e in everyone),
+            "page_faults": sum(h[k]["faults"] for h in faults if k < len(h)),
         }
         if k >= plain or warmup <= k < warmup + logged:
             step["instrumented"] = True
@@ -1057,8 +1269,13 @@ def assemble(
     if job.ddp is not None:
         skipped += [
             {"what": what, "why": "a communication hook sees buckets only"}
-            for what in ("broadcast/buffers.", "allreduce/unused")
+            for what in ("broadcast/buffers.", "allreduce/unused", "allreduce/join.")
         ]
+        if job.plan["system"] == "local_sgd":
+            skipped += [
+                {"what": f"micro{m}/broadcast/buffers.", "why": "a communication hook sees buckets"}
+                for m in range(job.plan["accumulation_steps"])
+            ]
     if os.environ.get("DDPSIM_ONE_GPU"):
         skipped.append(
             {
@@ -1077,9 +1294,9 @@ def assemble(
             {
                 "op": f"layer_profile_{phase}",
                 "parameters": {"rank": r},
-                "durations_ps": [p[k] for p in e["profile"]["passes"]],
+                "durations_ps": [passed[k] for passed in p["passes"]],
             }
-            for r, e in enumerate(everyone)
+            for r, p in enumerate(profiles)
         ]
     samples += [s for e in everyone for s in e["samples"]]
     run = document(
@@ -1100,7 +1317,7 @@ def assemble(
         )
     run.update(
         steps=steps,
-        layers=joined([e["profile"] for e in everyone]),
+        layers=joined(profiles),
         spans=spans,
         tensors=[n for n, _ in job.named],
         skipped=skipped,
@@ -1303,19 +1520,39 @@ def read_plan(args: argparse.Namespace) -> Dict[str, Any]:
         if key not in UNPREDICTED:
             raise RecordError(f"--record {key}: known are {', '.join(UNPREDICTED)}")
         plan[key] = json.loads(value)
-    if plan["uneven_inputs"]:
-        args.spans = 0
+    check_plan(plan)
     running = ".".join(str(torch.__version__).split(".")[:2])
     if plan["pytorch"] is not None and plan["pytorch"] != running:
         raise RecordError(f"the plan says PyTorch {plan['pytorch']}, and this is {running}")
-    if plan["system"] not in ("pytorch_ddp", "averaging", "zero_redundancy"):
+    if plan["system"] not in ("pytorch_ddp", "averaging", "zero_redundancy", "local_sgd"):
         raise RecordError(
-            f"system '{plan['system']}' cannot be recorded; known are pytorch_ddp, averaging and"
-            " zero_redundancy"
+            f"system '{plan['system']}' cannot be recorded; known are pytorch_ddp, averaging,"
+            " zero_redundancy and local_sgd"
         )
     if plan["gloo_threads"] != 2:
         raise RecordError("gloo_threads is fixed in c10d: 2")
     return plan
+
+
+def check_plan(plan: Dict[str, Any]) -> None:
+    """What would be recorded as something else, or never begin."""
+    start = 3 if plan["static_graph"] else 2
+    if plan["comm_hook"] == "powerSGD" and plan["start_powerSGD_iter"] != start:
+        raise RecordError(
+            f"start_powerSGD_iter={plan['start_powerSGD_iter']}: steps are recorded from the one"
+            f" after the buckets are made, and it must compress: --set start_powerSGD_iter={start}"
+        )
+    if plan["outer_optimizer"] != "none":
+        raise RecordError("outer_optimizer: torchft, which is not PyTorch's own, is not recorded")
+    if plan["subgroup_size"] and plan["start_localSGD_iter"] != 2:
+        raise RecordError(
+            f"start_localSGD_iter={plan['start_localSGD_iter']}: rounds are recorded from the one"
+            " after the buckets are made: --set start_localSGD_iter=2"
+        )
+    if plan["optimizer_in_backward"] and not hasattr(
+        DistributedDataParallel, "_register_fused_optim"
+    ):
+        raise RecordError("optimizer_in_backward: this PyTorch has no _register_fused_optim")
 
 
 def torchrun_flags() -> str:
@@ -1552,7 +1789,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if dist.get_rank() == 0 and not str(args.out).startswith("/proc/self/fd/"):
             print(told(args.out, run), flush=True)
     except (RecordError, cap.CaptureError, OSError, RuntimeError, MemoryError, ValueError) as error:
-        if "powersgd_rank=" in " ".join(sys.argv) and isinstance(error, RuntimeError):
+        if '"powerSGD"' in " ".join(sys.argv) and isinstance(error, RuntimeError):
             print(f"ddpsim_record: {POWERSGD}", file=sys.stderr)
         print(
             f"ddpsim_record: {(str(error).strip() or type(error).__name__).splitlines()[0]}",
