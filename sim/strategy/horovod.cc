@@ -264,14 +264,14 @@ std::vector<RankGroups> horovod_groups(const Plan& plan, int ranks, int per_host
   std::vector<RankGroups> out{{"host", local, 1}};
   // Open MPI 4.1's choice for all but small messages is Rabenseifner's.
   if (how == Reduces::Hierarchical)
-    out.push_back({"across", ranks / local, local, Algorithm::HalvingDoubling});
+    out.push_back({"across", ranks / local, local, -1, Algorithm::HalvingDoubling});
   if (how == Reduces::Torus) out.push_back({"across", ranks / local, local});
   if (how != Reduces::Adasum) return out;
   int level = 0;
   for (int distance = local; distance < ranks; distance *= 2, ++level) {
     const std::string number = std::to_string(level);
-    out.push_back({"pair_" + number, 2, distance, Algorithm::Ring});
-    out.push_back({"block_" + number, 2 * distance, 1, Algorithm::RecursiveDoubling});
+    out.push_back({"pair_" + number, 2, distance, -1, Algorithm::Ring});
+    out.push_back({"block_" + number, 2 * distance, 1, -1, Algorithm::RecursiveDoubling});
   }
   return out;
 }

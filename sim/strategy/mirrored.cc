@@ -64,7 +64,7 @@ constexpr OpWord kMirroredWords[] = {
     kConcatPack,  kReducePack, kAwaitPack, kSplitPack, kDividePacked,  kConcatAll, kSplitParts,
     kConcatParts, kSplitAll,   kToOne,     kFromOne,   kBetweenHalves, kBackToHalf};
 
-constexpr std::uint8_t kHalf = 1;    // of Program::groups: half of the GPUs
+constexpr std::uint8_t kHalfCopied = 1;    // of Program::groups: half of the GPUs
 constexpr std::uint8_t kAcross = 2;  // one of each half
 
 class MirroredLowering {
@@ -299,11 +299,11 @@ class MirroredLowering {
     const std::uint32_t turn = k % static_cast<std::uint32_t>(ranks_);
     const auto main = static_cast<std::int32_t>(turn % half);
     const auto side = static_cast<std::int32_t>(turn / half);
-    if (half > 1) collective(kToOne, k, kHalf, main);
+    if (half > 1) collective(kToOne, k, kHalfCopied, main);
     const std::uint8_t across = half > 1 ? kAcross : std::uint8_t{0};
     collective(kBetweenHalves, k, across, side);
     collective(kBackToHalf, k, across, side);
-    if (half > 1) collective(kFromOne, k, kHalf, main);
+    if (half > 1) collective(kFromOne, k, kHalfCopied, main);
   }
 
   // ---- reduction_to_one_device
