@@ -73,7 +73,9 @@ TaskId moved(TaskGraph& g, Connection& x, std::int64_t count) {
   auto message = static_cast<std::size_t>(std::lower_bound(x.ends.begin(), x.ends.end(), count) -
                                           x.ends.begin());
   Tail& tail = x.tails[message];
-  if (message >= x.first || count <= tail.begin || count == x.ends[message])
+  // In a graph that grows it may have begun, or ended: then there is nothing to split.
+  const bool begun = g.tasks()[tail.task].pending == 0;
+  if (begun || message >= x.first || count <= tail.begin || count == x.ends[message])
     return x.delivered[message];
   TaskId front =
       g.front_of(tail.task, tail.edges, static_cast<double>(count - tail.begin) * tail.per_byte);
@@ -94,8 +96,9 @@ Sent send_in_order(TaskGraph& g, Connection& x, TaskId at, Duration latency, std
       g.add_task({}, static_cast<double>(waits_for > 0 ? waits_for : bytes) * factor, x.flow);
   Tail tail{head, before, factor, {}};
   auto follow = [&](TaskId first) {
-    tail.edges.push_back(static_cast<std::uint32_t>(g.edge_count()));
-    g.add_edge(first, head);
+    const std::size_t known = g.edge_count();
+    g.add_edge(first, head);  // none, if `first` has ended already (in a graph that grows)
+    if (g.edge_count() > known) tail.edges.push_back(static_cast<std::uint32_t>(known));
   };
   follow(after(g, latency, {at}));
   if (!x.delivered.empty() && x.delivered.back() != at) follow(x.delivered.back());

@@ -190,7 +190,9 @@ def difference(question, told):
     free = [k for k in ("fusion_mb", "cycle_ms") if k not in fixed]
     tried = told["tried"]
     draws = [
-        [t["setting"][k] for k in free] for i, t in enumerate(tried) if i % (MOST + 1) >= len(POINTS)
+        [t["setting"][k] for k in free]
+        for i, t in enumerate(tried)
+        if i % (MOST + 1) >= len(POINTS)
     ]
     manager = Manager(fixed, draws)
     for i, t in enumerate(tried):
@@ -235,8 +237,9 @@ def difference(question, told):
 def compare(play):
     rng = random.Random(20261125)
     questions = list(landscapes(rng))
+    asked = json.dumps(questions)
     out = subprocess.run(
-        [play, "--autotune"], input=json.dumps(questions), capture_output=True, text=True, check=True
+        [play, "--autotune"], input=asked, capture_output=True, text=True, check=True
     ).stdout
     found = []
     for question, line in zip(questions, out.splitlines(), strict=True):

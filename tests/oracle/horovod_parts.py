@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """What does Horovod do with tensors that it reduces together on GPUs, other than one all-reduce?
 
-Written from horovod 2626dc87: ops/nccl_operations.cc (NCCLHierarchicalAllreduce, NCCLTorusAllreduce),
-ops/adasum_gpu_operations.cc, ops/adasum/adasum.h (FusedAllreduce), ops/adasum/adasum_mpi.cc
+Written from horovod 2626dc87: ops/nccl_operations.cc (NCCLHierarchicalAllreduce,
+NCCLTorusAllreduce), ops/adasum_gpu_operations.cc, ops/adasum/adasum.h (FusedAllreduce),
+ops/adasum/adasum_mpi.cc
 (InitializeVHDDReductionComms), ops/gpu_operations.cc, common/operations.cc; horovod.py has what is
 decided before. From no line of the simulator.
 
   horovod_parts.py --self-test     closed forms
 
 parts(...) lists, in the order in which the background thread issues them, what the last rank of a
-host does: (operation, group, where, bytes). Groups: "host" (ranks of a host), "across" (those of one
-place on each host), "pair.K" (two ranks that exchange in Adasum's level K), "block.K" (all ranks
-that have met by then). Where: "nccl" (a stream of the GPU; the thread goes on), "host" (the thread
-does it, and goes on when it is done). Bytes: of a reduce-scatter and an all-gather the whole vector.
+host does: (operation, group, where, bytes). Groups: "host" (ranks of a host), "across" (those of
+one place on each host), "pair.K" (two ranks that exchange in Adasum's level K), "block.K" (all
+ranks that have met by then). Where: "nccl" (a stream of the GPU; the thread goes on), "host" (the
+thread does it, and goes on when it is done). Bytes: of a reduce-scatter and an all-gather the whole
+vector.
 """
 import sys
 
@@ -214,8 +216,10 @@ def self_test():
                 mine, sent = halves(before[r], bool(r & level))
                 theirs, _ = halves(before[r ^ level], bool((r ^ level) & level))
                 expect(f"level {level}: halves meet", before[r] == before[r ^ level])
-                expect(f"level {level}: sent is theirs", sent == theirs and mine + sent == before[r])
-    expect("three doubles a tensor", ("all_reduce", "block.0", "host", 48) in parts("adasum", [64, 64], 4, 2, 2))
+                whole_of = mine + sent == before[r]
+                expect(f"level {level}: sent is theirs", sent == theirs and whole_of)
+    agreed = ("all_reduce", "block.0", "host", 48)
+    expect("three doubles a tensor", agreed in parts("adasum", [64, 64], 4, 2, 2))
     expect("streams take turns", [stream_of(i, 3) for i in range(5)] == [0, 1, 2, 0, 1])
     for f in failed:
         print("failed:", f)

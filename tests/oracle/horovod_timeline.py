@@ -8,8 +8,8 @@
 Recordings (tests/data/recorded_orders/horovod__*) were made with the timeline on and have, of each
 step, when tensors were asked for and which were reduced together from when to when; the files
 themselves were not kept. Here they are written again in the format of horovod 0.28.1
-(common/timeline.cc; common.h has the names), on a CPU as they were (MPI) and, besides, as GPUs' would
-be: a finalizer thread writes QUEUE, the copies and NCCL_ALLREDUCE.
+(common/timeline.cc; common.h has the names), on a CPU as they were (MPI) and, besides, as GPUs'
+would be: a finalizer thread writes QUEUE, the copies and NCCL_ALLREDUCE.
 """
 import json
 import pathlib
@@ -38,7 +38,8 @@ class Writer:
         if tensor not in self.number:
             pid = self.number[tensor] = len(self.number) + 1
             self.lines.append(
-                f'{{"name": "process_name", "ph": "M", "pid": {pid}, "args": {{"name": "{tensor}"}}}}'
+                f'{{"name": "process_name", "ph": "M", "pid": {pid}, '
+                f'"args": {{"name": "{tensor}"}}}}'
             )
             self.lines.append(
                 f'{{"name": "process_sort_index", "ph": "M", "pid": {pid}, '
@@ -66,7 +67,9 @@ def steps_of(recording, most=None):
     out, offset = [], 0
     for step in recording["steps"][:most]:
         asked = {t: offset + us for us, tensors in step["enqueue"] for t in tensors}
-        ops = [(op["tensors"], offset + op["start_us"], offset + op["end_us"]) for op in step["ops"]]
+        ops = [
+            (op["tensors"], offset + op["start_us"], offset + op["end_us"]) for op in step["ops"]
+        ]
         out.append((asked, ops))
         offset += max(op["end_us"] for op in step["ops"]) + GAP
     return out

@@ -6,12 +6,12 @@
   executed_horovod.py DDPSIM --backend B   gloo, or mpi where DDPSIM has it; default: mpi, else gloo
   executed_horovod.py --reduce FOLDER      makes the data of a folder of recordings
 
-tests/data/executed_horovod.json: Horovod master 2626dc8 over Open MPI 4.1.4 (TCP, a polling thread a
-rank) and PyTorch 1.13's DDP over Gloo, between network namespaces of one machine of two cores,
-which other jobs used as well; layers were slept. Of the recording a prediction sees when forward and
-backward ended (a median over its steps), and the layers' own times by their share. Nothing was
-fitted to these cases. With four ranks Open MPI's polling threads need more cores than there are: the
-recording's own README calls these an upper bound.
+tests/data/executed_horovod.json: Horovod master 2626dc8 over Open MPI 4.1.4 (TCP, a polling thread
+a rank) and PyTorch 1.13's DDP over Gloo, between network namespaces of one machine of two cores,
+which other jobs used as well; layers were slept. Of the recording a prediction sees when forward
+and backward ended (a median over its steps), and the layers' own times by their share. Nothing was
+fitted to these cases. With four ranks Open MPI's polling threads need more cores than there are:
+the recording's own README calls these an upper bound.
 
 What must be so: all cases are predicted; and with the model's own bytes over the link as the least
 that a step takes, none is predicted to be quicker than that.
@@ -114,7 +114,8 @@ def predicted(ddpsim, layers, case, folder, backend):
     file = Path(folder) / "workload.json"
     file.write_text(json.dumps(workload(layers, case["forward_s"], case["backward_s"])))
     asked = [ddpsim, "predict", "--format", "json", "--workload", str(file)]
-    asked += ["--cluster", "testbed-torch"]
+    over_mpi = case["system"] == "horovod" and backend == "mpi"
+    asked += ["--cluster", "testbed-mpi" if over_mpi else "testbed-torch"]
     settings = [
         f"cluster.hosts={case['ranks']}",
         f"cluster.link.bandwidth={case['mbit']}Mb/s",

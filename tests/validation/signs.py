@@ -84,7 +84,8 @@ def bert(ddpsim):
     for gpus, published in BERT.items():
         common = ["--workload", "bert-large", "--cluster", "rtx-2080-ti-10g", "--plan", "horovod"]
         common += sets(cluster__link__bandwidth="100Gb/s", cluster__link__transport="ib")
-        common += sets(workload__batch=8, workload__sequence=64, workload__optimizer__foreach="false")
+        common += sets(workload__batch=8, workload__sequence=64)
+        common += sets(workload__optimizer__foreach="false")
         common += ["--ranks", str(gpus)]
         known = ["--measured-step", f"{1e3 * ONE_BERT:.3f}ms"]
         said = [step(ddpsim, *common, *p) / 1e9 for p in plans]
