@@ -46,7 +46,7 @@ TEST(MirroredCommand, RefusesInASentence) {
           "is of cross_device_ops collective_all_reduce");
   refused(one, {"cross_device_ops=nccl_all_reduce", "eager=true"}, "is modelled of");
   refused(one, {"cross_device_ops=ring"}, "is none of \"collective_all_reduce\"");
-  refused(one, {"backend=gloo"}, "follows from implementation");
+  refused(one, {"backend=tcp"}, "follows from implementation");
   refused(two, {"backend=nccl"}, "implementation");
   refused(two, {"num_packs=2"}, "is a knob of mirrored");
   refused(two, {"implementation=GLOO"}, "is none of \"AUTO\", \"RING\", \"NCCL\"");

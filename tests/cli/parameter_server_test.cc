@@ -18,7 +18,7 @@ std::vector<std::string> served(const char* command, std::initializer_list<const
 TEST(ParameterServerCommand, AnswersInItsOwnWords) {
   expect_answer(served("predict", {"servers=2"}),
                 {"parameter servers over tcp, 161 shards, servers=2", "workers at their own pace",
-                 "misses 7.0 updates of others", "from source reading", "memory ", "busiest link",
+                 "misses 7.0 updates of others", "from source reading", "memory ",
                  "what servers take to sum and to update is left out"});
   expect_answer(served("predict", {"synchronous=true", "cluster.host_memory=300GB/s"}),
                 {"parameter servers over tcp, 161 shards", "exposed communication"});
