@@ -532,7 +532,7 @@ class Job:
                 entry["end"] = self.moment()
                 return future.value()
 
-            work.get_future().then(ended)
+            entry["future"] = work.get_future().then(ended)
             return work
 
         dist.all_reduce = all_reduce
@@ -540,6 +540,9 @@ class Job:
             yield
         finally:
             dist.all_reduce = plain
+            for entry in self.collectives:
+                if "future" in entry:
+                    entry.pop("future").wait()
 
     def averaging_name(self) -> str:
         periods = self.plan["averaging_periods"]
