@@ -465,6 +465,16 @@ class Job:
         finally:
             dist.new_subgroups = plain
 
+    def sent_per_step(self) -> int:
+        """How often a step sends DDP's buckets as they are: PowerSGD's are others."""
+        if self.plan["system"] == "local_sgd":
+            return (
+                self.plan["accumulation_steps"]
+                if self.plan["post_local_gradient_allreduce"]
+                else 0
+            )
+        return 0 if self.plan["comm_hook"] == "powerSGD" else 1
+
     @property
     def warming_up(self) -> bool:
         """Whether DDP still reduces over all ranks (post-local SGD)."""
@@ -522,7 +532,7 @@ class Job:
                 entry["end"] = self.moment()
                 return future.value()
 
-            work.get_future().then(ended)
+            entry["future"] = work.get_future().then(ended)
             return work
 
         dist.all_reduce = all_reduce
@@ -530,6 +540,9 @@ class Job:
             yield
         finally:
             dist.all_reduce = plain
+            for entry in self.collectives:
+                if "future" in entry:
+                    entry.pop("future").wait()
 
     def averaging_name(self) -> str:
         periods = self.plan["averaging_periods"]
@@ -1088,7 +1101,7 @@ def record(
         for c in h["collectives"]:
             c["ready"], c["end"] = job.told(c["ready"]), job.told(c["end"])
     if job.ddp is not None:
-        buckets["steady"] = steady_buckets(job.ddp)
+        buckets["steady"] = steady_buckets(job.ddp) * job.sent_per_step()
     again = retransmits() - again
     looked_at = look(job, profiled) if job.device.type == "cuda" and not joined else []
     watch.stop()
