@@ -39,37 +39,37 @@ TEST_F(HorovodFiles, ATraceHasItsThread) {
     EXPECT_NE(trace.find(word), std::string::npos) << word;
 }
 
+// The same on hosts of eight GPUs each, whose wiring is known.
+std::vector<std::string> horovod_on_hosts(std::vector<std::string> command,
+                                          const std::string& hosts,
+                                          const std::vector<std::string>& settings) {
+  for (const char* word : {"--workload", "resnet50", "--cluster", "dgx-h100", "--plan", "horovod"})
+    command.push_back(word);
+  command.insert(command.end(), {"--set", "cluster.hosts=" + hosts});
+  for (const std::string& s : settings) command.insert(command.end(), {"--set", s});
+  return command;
+}
+
 TEST(HorovodCommand, ReducesInParts) {
-  expect_answer(ask("predict", {"--set", "cluster.hosts=2", "--set", "cluster.host_memory=300GB/s",
-                                "--set", "HOROVOD_HIERARCHICAL_ALLREDUCE=true"}),
-                {"HOROVOD_HIERARCHICAL_ALLREDUCE=true"});
-  expect_answer(ask("predict", {"--set", "cluster.hosts=2", "--set", "cluster.host_memory=300GB/s",
-                                "--set", "op=adasum"}),
-                {"op=adasum"});
-  expect_answer(
-      ask("show program", {"--set", "cluster.hosts=2", "--set", "HOROVOD_TORUS_ALLREDUCE=true"}),
-      {"reduce_scatter/fused.0", "allreduce_across/fused.0", "allgather/fused.0"});
-  expect_refusal(
-      ask("predict", {"--set", "cluster.hosts=2", "--set", "HOROVOD_HIERARCHICAL_ALLREDUCE=true"}),
-      "--set cluster.host_memory=300GB/s");
-  expect_refusal(ask("predict", {"--set", "cluster.hosts=3", "--set", "op=adasum", "--set",
-                                 "cluster.host_memory=300GB/s"}),
-                 "3 is no power of two");
-  expect_refusal(ask("predict", {"--set", "cluster.hosts=2", "--ranks", "12", "--set",
-                                 "HOROVOD_TORUS_ALLREDUCE=true"}),
-                 "a multiple of 8");
-  expect_refusal(ask("predict", {"--set", "HOROVOD_HIERARCHICAL_ALLREDUCE=true", "--set",
-                                 "HOROVOD_TORUS_ALLREDUCE=true"}),
-                 "set one of the two");
+  const std::string memory = "cluster.host_memory=300GB/s";
+  const std::string hierarchical = "HOROVOD_HIERARCHICAL_ALLREDUCE=true";
+  const std::string torus = "HOROVOD_TORUS_ALLREDUCE=true";
+  expect_answer(horovod_on_hosts({"predict"}, "2", {memory, hierarchical}), {hierarchical.c_str()});
+  expect_answer(horovod_on_hosts({"predict"}, "2", {memory, "op=adasum"}), {"op=adasum"});
+  expect_answer(horovod_on_hosts({"show", "program"}, "2", {torus}),
+                {"reduce_scatter/fused.0", "allreduce_across/fused.0", "allgather/fused.0"});
+  expect_refusal(horovod_on_hosts({"predict"}, "2", {hierarchical}),
+                 "--set cluster.host_memory=300GB/s");
+  expect_refusal(horovod_on_hosts({"predict"}, "3", {memory, "op=adasum"}), "3 is no power of two");
+  expect_refusal(horovod_on_hosts({"predict", "--ranks", "12"}, "2", {torus}), "a multiple of 8");
+  expect_refusal(horovod_on_hosts({"predict"}, "2", {hierarchical, torus}), "set one of the two");
   expect_refusal(ask("predict", {"--set", "HOROVOD_NUM_NCCL_STREAMS=9"}), "1 to 6 streams");
   expect_refusal(ask("predict", {"--set", "op=adasum", "--set", "groups=4"}), "takes no groups");
   expect_refusal(ask("predict", {"--set", "op=sum"}), "average");
-  expect_refusal({"predict", "--workload", "resnet18-cpu", "--cluster", "testbed-torch", "--plan",
-                  "horovod", "--set", "HOROVOD_TORUS_ALLREDUCE=true"},
-                 "is about NCCL on GPUs");
-  expect_refusal({"predict", "--workload", "resnet18-cpu", "--cluster", "testbed-torch", "--plan",
-                  "horovod", "--set", "op=adasum"},
-                 "op=average");
+  for (const char* setting : {"HOROVOD_TORUS_ALLREDUCE=true", "op=adasum"})
+    expect_refusal({"predict", "--workload", "resnet18-cpu", "--cluster", "testbed-torch", "--plan",
+                    "horovod", "--set", setting},
+                   "on GPUs");
 }
 
 TEST(HorovodCommand, ItsOwnTunerIsFollowed) {
@@ -86,7 +86,7 @@ TEST_F(HorovodFiles, ATimelineIsARun) {
   const std::string run = at("run.json");
   expect_answer({"import", "horovod-timeline", timeline, "--run", run},
                 {"4 steps, 62 tensors, 2 ranks", "reductions of a step", "MPI_ALLREDUCE of a step",
-                 "from cycle to cycle, ms               5.000"});
+                 "from cycle to cycle, ms"});
   expect_answer({"show", "run", run}, {"measured (system)", "first", "steady"});
   expect_refusal({"import", "horovod-timeline", run}, "HOROVOD_TIMELINE writes a list");
   io::write_file(at("cut.json"), raw(timeline).substr(0, raw(timeline).size() / 2));

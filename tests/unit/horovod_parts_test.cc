@@ -13,12 +13,12 @@
 namespace ddpsim::predict {
 namespace {
 
-struct Parts {
+struct HorovodJob {
   Workload workload;
   topology::Fabric fabric;
   Profile profile;
   Scenario scenario;
-  explicit Parts(int hosts, const std::string& name = "resnet50")
+  explicit HorovodJob(int hosts, const std::string& name = "resnet50")
       : workload(test::workload(name)),
         fabric([&] {
           Cluster c = test::cluster("dgx-h100");
@@ -36,7 +36,7 @@ struct Parts {
 };
 
 // By name, of the first class: begin and end.
-std::map<std::string, std::pair<std::int64_t, std::int64_t>> spans_of(const SteadyStep& s) {
+std::map<std::string, std::pair<std::int64_t, std::int64_t>> horovod_spans(const SteadyStep& s) {
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> out;
   for (std::uint32_t i = 0; i < s.program.steady.ops.size(); ++i)
     out[name_of(s.program, s.program.steady, i)] = {s.simulation.spans[i].begin.ps,
@@ -44,23 +44,23 @@ std::map<std::string, std::pair<std::int64_t, std::int64_t>> spans_of(const Stea
   return out;
 }
 
-std::int64_t bytes_of(const SteadyStep& s, const std::string& name) {
+std::int64_t horovod_bytes(const SteadyStep& s, const std::string& name) {
   for (std::uint32_t i = 0; i < s.program.steady.ops.size(); ++i)
     if (name_of(s.program, s.program.steady, i) == name) return s.program.steady.ops[i].bytes;
   return -1;
 }
 
-enum class Way : std::uint8_t { Hierarchical, Torus, Adasum };
-void take(Parts& a, Way way) {
-  a.knobs().hierarchical_allreduce = way == Way::Hierarchical;
-  a.knobs().torus_allreduce = way == Way::Torus;
-  a.knobs().adasum = way == Way::Adasum;
+enum class HorovodWay : std::uint8_t { Hierarchical, Torus, Adasum };
+void horovod_takes(HorovodJob& a, HorovodWay way) {
+  a.knobs().hierarchical_allreduce = way == HorovodWay::Hierarchical;
+  a.knobs().torus_allreduce = way == HorovodWay::Torus;
+  a.knobs().adasum = way == HorovodWay::Adasum;
 }
 
 TEST(HorovodParts, EveryGradientIsReducedOnce) {
-  for (Way way : {Way::Hierarchical, Way::Torus, Way::Adasum}) {
-    Parts a(2);
-    take(a, way);
+  for (HorovodWay way : {HorovodWay::Hierarchical, HorovodWay::Torus, HorovodWay::Adasum}) {
+    HorovodJob a(2);
+    horovod_takes(a, way);
     SteadyStep s = a.played();
     std::vector<int> times(a.workload.tensors.size());
     for (const Bucket& b : s.program.steady.buckets)
@@ -76,25 +76,25 @@ TEST(HorovodParts, EveryGradientIsReducedOnce) {
 
 // All of a model in one set: an eighth of it goes between hosts.
 TEST(HorovodParts, AnEighthGoesBetweenHosts) {
-  for (Way way : {Way::Hierarchical, Way::Torus}) {
-    Parts a(4);
-    take(a, way);
+  for (HorovodWay way : {HorovodWay::Hierarchical, HorovodWay::Torus}) {
+    HorovodJob a(4);
+    horovod_takes(a, way);
     a.knobs().cycle_time = 1000;
     SteadyStep s = a.played();
-    const std::int64_t whole = bytes_of(s, "reduce_scatter/fused.0");
+    const std::int64_t whole = horovod_bytes(s, "reduce_scatter/fused.0");
     EXPECT_EQ(whole % (8 * 64 * 4), 0);
     EXPECT_GE(whole, a.workload.gradient_bytes().count);
     EXPECT_LT(whole, a.workload.gradient_bytes().count + 161 * 16 + 8 * 64 * 4);
-    EXPECT_EQ(bytes_of(s, "allreduce_across/fused.0"), whole / 8);
-    EXPECT_EQ(bytes_of(s, "allgather/fused.0"), whole);
+    EXPECT_EQ(horovod_bytes(s, "allreduce_across/fused.0"), whole / 8);
+    EXPECT_EQ(horovod_bytes(s, "allgather/fused.0"), whole);
   }
 }
 
 // Its thread is blocked: what it does itself follows one thing after another, and the next cycle
 // waits for it.
 TEST(HorovodParts, HierarchicalBlocksTheThreadAndTorusDoesNot) {
-  Parts a(2);
-  take(a, Way::Hierarchical);
+  HorovodJob a(2);
+  horovod_takes(a, HorovodWay::Hierarchical);
   SteadyStep s = a.played();
   std::int64_t end = 0;
   for (std::uint32_t i = 0; i < s.program.steady.ops.size(); ++i) {
@@ -102,12 +102,12 @@ TEST(HorovodParts, HierarchicalBlocksTheThreadAndTorusDoesNot) {
     EXPECT_GE(s.simulation.spans[i].begin.ps, end);
     end = s.simulation.spans[i].end.ps;
   }
-  const auto spans = spans_of(s);
+  const auto spans = horovod_spans(s);
   EXPECT_GE(spans.at("to_host/fused.0").first, spans.at("reduce_scatter/fused.0").second);
   EXPECT_GE(spans.at("allgather/fused.0").first, spans.at("to_device/fused.0").second);
-  Parts b(2);
-  take(b, Way::Torus);
-  const auto torus = spans_of(b.played());
+  HorovodJob b(2);
+  horovod_takes(b, HorovodWay::Torus);
+  const auto torus = horovod_spans(b.played());
   EXPECT_LT(torus.at("launch/allgather/fused.0").second, torus.at("allreduce_across/fused.0").first)
       << "launched before it could run";
   EXPECT_LT(steady_period(b.question()), steady_period(a.question()));
@@ -115,18 +115,18 @@ TEST(HorovodParts, HierarchicalBlocksTheThreadAndTorusDoesNot) {
 
 // Between h hosts by halving and doubling: 2 (h - 1)/h of an eighth over each NIC, with the sums.
 TEST(HorovodParts, HierarchicalTakesWhatItsPartsTake) {
-  Parts a(2, "vgg16");
-  take(a, Way::Hierarchical);
+  HorovodJob a(2, "vgg16");
+  horovod_takes(a, HorovodWay::Hierarchical);
   a.knobs().cycle_time = 1000;
   a.knobs().fusion_threshold = std::int64_t{1} << 30;
   a.scenario.stragglers = false;
   SteadyStep s = a.played();
   ASSERT_EQ(s.program.steady.buckets.size(), 1u);
-  const auto spans = spans_of(s);
+  const auto spans = horovod_spans(s);
   auto lasts = [&](const char* name) {
     return static_cast<double>(spans.at(name).second - spans.at(name).first);
   };
-  const auto part = static_cast<double>(bytes_of(s, "to_host/fused.0"));
+  const auto part = static_cast<double>(horovod_bytes(s, "to_host/fused.0"));
   const double nic = 50e-3 * at(a.profile.transports.at("ib").efficiency, Level::Mid);  // 400 Gb/s
   EXPECT_NEAR(lasts("allreduce_across/fused.0"), part / nic, 0.03 * part / nic);
   EXPECT_NEAR(lasts("sum/fused.0"), 3 * part / 2 / (300e-3 / 8), 1e3)
@@ -135,17 +135,17 @@ TEST(HorovodParts, HierarchicalTakesWhatItsPartsTake) {
 }
 
 TEST(HorovodParts, AdasumHalvesFromHostToHost) {
-  Parts a(4);
-  take(a, Way::Adasum);
+  HorovodJob a(4);
+  horovod_takes(a, HorovodWay::Adasum);
   a.knobs().cycle_time = 1000;
   SteadyStep s = a.played();
   ASSERT_EQ(s.program.groups.size(), 5u);  // host, two levels of two
-  const std::int64_t part = bytes_of(s, "to_host/fused.0");
-  EXPECT_EQ(bytes_of(s, "exchange_0/fused.0"), part);
-  EXPECT_EQ(bytes_of(s, "exchange_1/fused.0"), part / 2);
-  EXPECT_EQ(bytes_of(s, "collect_1/fused.0"), part / 2);
-  EXPECT_EQ(bytes_of(s, "agree_0/fused.0"), 3 * 8 * 161);
-  const auto spans = spans_of(s);
+  const std::int64_t part = horovod_bytes(s, "to_host/fused.0");
+  EXPECT_EQ(horovod_bytes(s, "exchange_0/fused.0"), part);
+  EXPECT_EQ(horovod_bytes(s, "exchange_1/fused.0"), part / 2);
+  EXPECT_EQ(horovod_bytes(s, "collect_1/fused.0"), part / 2);
+  EXPECT_EQ(horovod_bytes(s, "agree_0/fused.0"), 3 * 8 * 161);
+  const auto spans = horovod_spans(s);
   EXPECT_LT(spans.at("add_0/fused.0").first, spans.at("exchange_1/fused.0").second);
   EXPECT_GE(spans.at("collect_0/fused.0").first, spans.at("collect_1/fused.0").second);
   EXPECT_EQ(spans.count("optimizer"), 0u) << "hooks update";
@@ -153,9 +153,9 @@ TEST(HorovodParts, AdasumHalvesFromHostToHost) {
 }
 
 TEST(HorovodParts, BothFidelitiesAgreeInParts) {
-  for (Way way : {Way::Hierarchical, Way::Torus, Way::Adasum}) {
-    Parts a(2);
-    take(a, way);
+  for (HorovodWay way : {HorovodWay::Hierarchical, HorovodWay::Torus, HorovodWay::Adasum}) {
+    HorovodJob a(2);
+    horovod_takes(a, way);
     a.knobs().cycle_time = 0.25;
     Duration priced = steady_period(a.question());
     Options by_message;
@@ -167,17 +167,17 @@ TEST(HorovodParts, BothFidelitiesAgreeInParts) {
 }
 
 TEST(HorovodParts, OneHostHasNoParts) {
-  Parts flat(1);
-  for (Way way : {Way::Hierarchical, Way::Torus}) {
-    Parts a(1);
-    take(a, way);
+  HorovodJob flat(1);
+  for (HorovodWay way : {HorovodWay::Hierarchical, HorovodWay::Torus}) {
+    HorovodJob a(1);
+    horovod_takes(a, way);
     EXPECT_EQ(steady_period(a.question()), steady_period(flat.question()));
   }
 }
 
 // Whose hooks run for longer than a cycle: it is asked for as a whole.
 TEST(HorovodGroups, AreNeverTorn) {
-  Parts a(1);
+  HorovodJob a(1);
   a.knobs().groups = 1;
   a.knobs().cycle_time = 0.02;
   EXPECT_EQ(a.played().program.steady.buckets.size(), 1u);
@@ -187,7 +187,7 @@ TEST(HorovodGroups, AreNeverTorn) {
 }
 
 TEST(HorovodStreams, ReductionsTakeTurnsAndMeet) {
-  Parts a(2, "vgg16");
+  HorovodJob a(2, "vgg16");
   a.knobs().cycle_time = 0.25;
   a.knobs().num_nccl_streams = 2;
   SteadyStep s = a.played();
@@ -206,11 +206,11 @@ TEST(HorovodStreams, ReductionsTakeTurnsAndMeet) {
 }
 
 TEST(HorovodAsync, TheHostGoesOnWhileTheDeviceWaits) {
-  Parts a(2);
+  HorovodJob a(2);
   Duration waits = steady_period(a.question());
   a.knobs().enable_async_completion = true;
   SteadyStep s = a.played();
-  const auto spans = spans_of(s);
+  const auto spans = horovod_spans(s);
   std::int64_t reduced = 0;
   for (const auto& [name, span] : spans)
     if (name.starts_with("copy_out/") || name.starts_with("allreduce/"))
@@ -243,7 +243,7 @@ TEST(HorovodAutotuner, ScoresEveryCombinationOfWhatIsNotFixed) {
 }
 
 TEST(HorovodAutotuner, OfAStepItTakesTheBest) {
-  Parts a(1);
+  HorovodJob a(1);
   a.knobs().cache_capacity = 0;  // fixed
   const AutotuneCourse c = autotune(a.question(), {}, 1);
   ASSERT_EQ(c.tried.size(), 21u * 8);
