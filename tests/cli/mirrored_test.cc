@@ -12,8 +12,8 @@ TEST(MirroredCommand, AnswersInItsOwnWords) {
     return about_plan(plan, command, {}, "resnet50");
   };
   expect_answer(asked("mirrored", "predict"),
-                {"TensorFlow MirroredStrategy over nccl, 1 packs", "allreduce/pack.0",
-                 "from source reading", "takes in PyTorch", "memory "});
+                {"TensorFlow MirroredStrategy over nccl, 1 packs", "from source reading",
+                 "takes in PyTorch", "memory "});
   expect_answer(asked("multi_worker_mirrored", "predict"),
                 {"MultiWorkerMirroredStrategy over tcp"});
   expect_answer(asked("mirrored", "explain"), {"what the step waits for"});
@@ -51,14 +51,12 @@ TEST(MirroredCommand, RefusesInASentence) {
   refused(two, {"num_packs=2"}, "is a knob of mirrored");
   refused(two, {"implementation=GLOO"}, "is none of \"AUTO\", \"RING\", \"NCCL\"");
   refused(two, {"workload.compile=regional"}, "torch.compile is PyTorch's");
-  expect_refusal(
-      about_plan(one, "predict", {"--set", "cluster.hosts=2", "--ranks", "16"}, "resnet50"),
-      "multi_worker_mirrored trains on several hosts");
-  expect_refusal(
-      about_plan(one, "predict",
-                 {"--ranks", "7", "--set", "cross_device_ops=hierarchical_copy_all_reduce"},
-                 "resnet50"),
-      "an even number of ranks");
+  expect_refusal({"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--set",
+                  "cluster.hosts=2", "--plan", one},
+                 "multi_worker_mirrored trains on several hosts");
+  expect_refusal({"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--ranks", "7",
+                  "--plan", one, "--set", "cross_device_ops=hierarchical_copy_all_reduce"},
+                 "an even number of ranks");
   expect_refusal({"predict", "--workload", "resnet18-cpu", "--cluster", "ethernet-10g", "--plan",
                   two, "--set", "implementation=NCCL"},
                  "on CPUs: RING");

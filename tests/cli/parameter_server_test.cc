@@ -18,7 +18,7 @@ std::vector<std::string> served(const char* command, std::initializer_list<const
 TEST(ParameterServerCommand, AnswersInItsOwnWords) {
   expect_answer(served("predict", {"servers=2"}),
                 {"parameter servers over tcp, 161 shards, servers=2", "workers at their own pace",
-                 "misses 7.0 updates of others", "from source reading", "memory ",
+                 "misses 7.0 updates", "from source reading", "memory ",
                  "what servers take to sum and to update is left out"});
   expect_answer(served("predict", {"synchronous=true", "cluster.host_memory=300GB/s"}),
                 {"parameter servers over tcp, 161 shards", "exposed communication"});
@@ -59,9 +59,9 @@ TEST(ParameterServerCommand, RefusesInASentence) {
   refused({"slow_ranks={\"1\":9}"}, "at most 8 times as slow");
   refused({"jitter={\"cv\":0.1}"}, "slow_ranks");
   refused({"bucket_cap_mb=5"}, "is a knob of pytorch_ddp");
-  std::vector<std::string> many = served("predict", {"cluster.hosts=16"});
-  many.insert(many.end(), {"--ranks", "128"});
-  expect_refusal(many, "synchronous=true: as many as the cluster has");
+  expect_refusal({"predict", "--workload", "resnet50", "--cluster", "dgx-h100", "--set",
+                  "cluster.hosts=16", "--plan", "parameter_server"},
+                 "synchronous=true: as many as the cluster has");
 }
 
 TEST(ParameterServerCommand, OtherNamesLeadToIt) {
