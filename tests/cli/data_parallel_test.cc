@@ -66,8 +66,7 @@ TEST(DdpOptions, AnswerInTheirOwnWords) {
                 {"divide_reduced/bucket.0", "optimizer/bucket.0", "updates_there"});
   expect_answer({"predict", "--workload", "cnn-cpu", "--cluster", "testbed-torch", "--set",
                  "pytorch=1.13", "--set", "join=true"},
-                {"checked against executed PyTorch 1.13"});
-  expect_answer(ddp("predict", {"join=true"}), {"here their times were not"});
+                {"were never measured"});
   expect_answer({"predict", "--workload", "resnet18-cpu", "--cluster", "ethernet-10g", "--set",
                  "optimizer_in_backward=true"},
                 {", optimizer_in_backward"});
