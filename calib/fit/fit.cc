@@ -10,7 +10,6 @@
 #include "calib/fit/message_cost.h"
 #include "calib/fit/occasions.h"
 #include "calib/fit/samples.h"
-#include "sim/predict/alone.h"
 
 namespace ddpsim::calib {
 namespace {
@@ -21,10 +20,7 @@ collective::Communicator communicator(const Point& p) {
   return collective::make_communicator(*p.fabric, devices, p.backend);
 }
 
-double played(const Point& p, const Profile& profile);
-
 double priced(const Point& p, const Profile& profile) {
-  if (p.backend == Backend::Mpi) return played(p, profile);
   return static_cast<double>(
       collective::all_reduce(communicator(p), profile, Level::Mid, {p.bytes}).alone.ps);
 }
@@ -110,52 +106,45 @@ void fit_knots(const std::vector<Point>& points, Profile& profile, TransportSect
         {octave, octave * 2 > top ? 1.0 : std::round(analysis::median(factors) * 1e5) / 1e5});
 }
 
-// Open MPI: message by message, since both directions of an exchange share a connection, whose
-// acknowledgements wait behind data.
-double played(const Point& p, const Profile& profile) {
-  return static_cast<double>(predict::all_reduce_alone(communicator(p), profile, {p.bytes},
-                                                       predict::Fidelity::Message, Level::Mid)
-                                 .ps);
-}
-
-// The value at which `p` takes what was measured, by bisection; `grows`: with the value it takes
-// longer.
-std::int64_t at_which(const Point& p, const Profile& profile, std::int64_t& value,
-                      std::int64_t high, bool grows) {
-  std::int64_t low = 0;
-  while (high - low > high / 500 + 1) {
-    value = (low + high) / 2;
-    ((played(p, profile) > p.ps) == grows ? high : low) = value;
-  }
-  return value;
-}
-
-// What of a connection may be under way: the largest all-reduce of each rank count. What messages
-// above the eager limit wait for their receivers: those whose largest message is one of at most
-// four times the limit.
+// Open MPI: what an exchange takes, whose two directions share a connection, of the largest
+// all-reduce of each rank count; what messages above the eager limit wait for their receivers, of
+// those whose largest message is one of at most four times the limit; both by bisection on the
+// price. Launch: no part of a small all-reduce is left for it.
 void fit_exchange(const std::vector<Point>& points, Profile& profile, TransportSection& t) {
-  constexpr std::int64_t kMostBuffer = 4 << 20;
-  constexpr std::int64_t kMostWait = 20'000'000'000;  // picoseconds
   constexpr std::int64_t kEager = collective::OpenMpi{}.eager;
   std::map<std::pair<const topology::Fabric*, int>, Point> largest;
   for (const Point& p : points) {
     Point& best = largest[{p.fabric, p.ranks}];
     if (p.bytes > best.bytes) best = p;
   }
-  t.rendezvous = {};
-  std::vector<double> buffers;
-  for (const auto& [key, p] : largest)
-    buffers.push_back(
-        static_cast<double>(at_which(p, profile, t.send_buffer.count, kMostBuffer, false)));
-  t.send_buffer = {static_cast<std::int64_t>(analysis::median(buffers))};
-  std::vector<double> waits;
-  for (const Point& p : points) {
-    const std::int64_t message =
-        collective::all_reduce(communicator(p), profile, Level::Mid, {p.bytes}).chunk;
-    if (message <= kEager + 1 || message > 4 * kEager) continue;
-    waits.push_back(static_cast<double>(at_which(p, profile, t.rendezvous.ps, kMostWait, true)));
+  t.launch = t.rendezvous = {};
+  for (int round = 0; round < 4; ++round) {
+    std::vector<double> factors;
+    for (const auto& [key, p] : largest) {
+      double low = 1;
+      double high = 8;
+      for (int i = 0; i < 40; ++i) {
+        t.step_factor = (low + high) / 2;
+        (priced(p, profile) > p.ps ? high : low) = t.step_factor;
+      }
+      factors.push_back(low);
+    }
+    t.step_factor = std::round(analysis::median(factors) * 1e4) / 1e4;
+    std::vector<double> waits;
+    for (const Point& p : points) {
+      const std::int64_t message =
+          collective::all_reduce(communicator(p), profile, Level::Mid, {p.bytes}).chunk;
+      if (message <= kEager + 1 || message > 4 * kEager) continue;
+      double low = 0;
+      double high = 1e11;
+      for (int i = 0; i < 40; ++i) {
+        t.rendezvous = {static_cast<std::int64_t>((low + high) / 2)};
+        (priced(p, profile) > p.ps ? high : low) = (low + high) / 2;
+      }
+      waits.push_back(low);
+    }
+    t.rendezvous = {waits.empty() ? 0 : static_cast<std::int64_t>(analysis::median(waits))};
   }
-  t.rendezvous = {waits.empty() ? 0 : static_cast<std::int64_t>(analysis::median(waits))};
 }
 
 void fit_network(const std::vector<Point>& points, Profile& profile) {

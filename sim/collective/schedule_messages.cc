@@ -200,10 +200,10 @@ class ScheduleMessages {
   Connection& connection(int from, int to, std::size_t lane) {
     Connection& x = connection_between(connections_, c_, p_, flow_, path_.slot, from, to, lane);
     const bool queues =
-        path_.queue && meets_ && c_.backend != Backend::Gloo && x.section->send_buffer.count > 0;
+        path_.queue && meets_ && c_.backend == Backend::Tcp && x.section->send_buffer.count > 0;
     if (queues && !x.segments) {
       x.segments.emplace(c_, from, to, x.section->send_buffer);
-      if (path_.add_reader && path_.plays_before * bytes_between(from, to, lane) >= kWindowGrowsFor)
+      if (path_.plays_before * bytes_between(from, to, lane) >= kWindowGrowsFor)
         x.segments->age(path_.add_reader());
     }
     return x;
@@ -249,8 +249,9 @@ class ScheduleMessages {
         if (x.expected.size() <= x.delivered.size()) return any;
         receiver = x.expected[x.delivered.size()];
       }
-      lane.free.push_back(c_.backend == Backend::Gloo ? send_when_told(r, m, x, lane.at, receiver)
-                                                      : send_at_once(x, m, lane.at, receiver));
+      lane.free.push_back(c_.backend == Backend::Gloo
+                              ? send_when_told(r, m, x, lane.at, receiver)
+                              : send_at_once(x, m, lane.at, receiver, exchange(*step, m, x)));
       any = true;
     }
     return any;
@@ -265,7 +266,16 @@ class ScheduleMessages {
     return ring_ ? factor_ : correction(x.section->knots, static_cast<double>(bytes));
   }
 
-  TaskId send_at_once(Connection& x, const Message& m, TaskId at, TaskId receiver) {
+  // Open MPI: both directions of an exchange share a connection.
+  double exchange(const Step& step, const Message& m, const Connection& x) const {
+    const bool both = c_.backend == Backend::Mpi &&
+                      std::any_of(step.receives.begin(), step.receives.end(),
+                                  [&](const Message& other) { return other.peer == m.peer; });
+    return both ? std::max(1.0, x.section->step_factor) : 1;
+  }
+
+  TaskId send_at_once(Connection& x, const Message& m, TaskId at, TaskId receiver,
+                      double exchange) {
     Duration latency = x.latency;
     if (c_.backend == Backend::Mpi && m.count > c_.mpi.eager) latency += x.section->rendezvous;
     if (cores_.message && x.section->message_core.ps > 0) {
@@ -279,13 +289,14 @@ class ScheduleMessages {
       if (x.fluid) g_.add_edge(x.delivered.back(), start);
       x.fluid = false;
       SegmentStream::Sent sent =
-          x.segments->send(g_, path_, at, start, m.count, factor_of(x, m.count));
+          x.segments->send(g_, path_, at, start, m.count, exchange * factor_of(x, m.count));
       x.delivered.push_back(sent.there);
       x.ends.push_back((x.ends.empty() ? 0 : x.ends.back()) + m.count);
       x.tails.push_back({sent.there, x.ends.back(), 1, {}});
       return sent.accepted;
     }
-    return send_in_order(g_, x, at, latency, m.count, factor_of(x, m.count), receiver).accepted;
+    return send_in_order(g_, x, at, latency, m.count, exchange * factor_of(x, m.count), receiver)
+        .accepted;
   }
 
   // Gloo: the payload goes after the receiver's go-ahead; where collectives share a connection, in

@@ -16,17 +16,34 @@
 namespace ddpsim::collective {
 namespace {
 
+// Open MPI: in round k both ends of a connection send at once, in which each direction's
+// acknowledgements wait behind the other's data. One-way are the folds before and after.
+double exchange_factor(const Communicator& c, const Profile& p, const Pattern& pattern,
+                       std::size_t k) {
+  if (c.backend != Backend::Mpi || pattern.operation != Operation::AllReduce) return 1;
+  const bool folds = (c.ranks() & (c.ranks() - 1)) != 0;
+  const std::size_t last = pattern.rounds.size() - 1;
+  bool one_way = true;
+  if (pattern.algorithm == Algorithm::Rabenseifner) one_way = folds && (k == 1 || k == last);
+  if (pattern.algorithm == Algorithm::RecursiveDoubling) one_way = folds && (k == 0 || k == last);
+  if (one_way) return 1;
+  double most = 1;
+  for (const Hop& h : pattern.rounds[k].hops) most = std::max(most, section(c, p, h).step_factor);
+  return most;
+}
+
 // One of the pattern's rounds, alone, picoseconds. `bytes`: of the collective, or of a piece.
 // `load`: what it puts on the links.
 double round_time(const Communicator& c, const Profile& p, Level level, DType type,
-                  const Pattern::Round& round, const std::vector<LinkLoad>& load, double bytes) {
+                  const Pattern::Round& round, const std::vector<LinkLoad>& load, double bytes,
+                  double factor = 1) {
   Duration gap;
   for (const Hop& h : round.hops) gap = std::max(gap, step_latency(c, p, h, round.messages));
   if (c.backend == Backend::Gloo) gap = gap * 2;
   gap += rendezvous(c, p, round.hops, round.message * bytes);
   if (round.summed > 0)
     gap += sum_time(c, p, type, round.summed * bytes, round.summed_by_all * bytes);
-  double stretch = correction(slowest_knots(c, p), round.message * bytes);
+  double stretch = factor * correction(slowest_knots(c, p), round.message * bytes);
   return step_time(c, p, level, load, bytes * stretch, static_cast<double>(gap.ps));
 }
 
@@ -63,7 +80,8 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
   Duration launch = own_launch ? launch_time(c, p) : Duration{};
   for (std::size_t k = 0; k < pattern.rounds.size(); ++k) {
     const Pattern::Round& r = pattern.rounds[k];
-    double lasts = r.times * round_time(c, p, level, type, r, r.load, bytes);
+    const double factor = exchange_factor(c, p, pattern, k);
+    double lasts = r.times * round_time(c, p, level, type, r, r.load, bytes, factor);
     time += lasts;
     rounds += r.times;
     largest = std::max(largest, r.message);

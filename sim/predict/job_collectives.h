@@ -85,12 +85,10 @@ struct JobCollectives : JobFlows {
       path.connections = &tcp_connections_;
       path.slot = tcp_connections_.next_slot(1);
     }
-    const bool segments = program_.backend == Backend::Tcp || program_.backend == Backend::Mpi;
-    if (segments && !computes_on_cores())
+    if (program_.backend == Backend::Tcp && !computes_on_cores()) {
       path.queue = [this](topology::LinkId l, double bytes, bool first) {
         return shared_.take_link(l, link_resource(l), bytes, first);
       };
-    if (program_.backend == Backend::Tcp && !computes_on_cores()) {
       path.add_reader = [this] { return shared_.readers.add(); };
       path.reads = [this](std::size_t reader, TaskId begin) {
         shared_.readers.reads(graph_, reader, begin);

@@ -375,7 +375,7 @@ double messages_of(const Prepared& r, const Profile& profile, std::int64_t bytes
   const collective::Pattern& p = r.comm().patterns[collective::kAllReduce];
   if (p.pipelined) return 30.0 * p.streamed * static_cast<double>(collective::pieces_of(p, bytes));
   bool segments =
-      (r.comm().backend == Backend::Tcp || r.comm().backend == Backend::Mpi) &&
+      r.comm().backend == Backend::Tcp &&
       std::any_of(r.comm().transports.begin(), r.comm().transports.end(), [&](std::uint8_t t) {
         return profile.transports.at(r.comm().fabric->transports()[t]).send_buffer.count > 0;
       });

@@ -27,6 +27,9 @@ std::vector<Operation> ddp_operations(const Plan& p) {
   return out;
 }
 
+constexpr const char* kExecutedByMpiToo =
+    "PyTorch 1.13 over Gloo executed (calib/runs), mpi4py over Open MPI 4.1.4 too "
+    "(calib/mpi-runs); other versions, and NCCL, from source reading";
 constexpr const char* kExecuted =
     "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
 constexpr const char* kExecutedDdp =
@@ -74,8 +77,8 @@ const SystemRecord kSystemRecords[] = {
      ddp_groups,
      check_ddp_ranks},
     {System::Averaging, "averaging", "plain gradient averaging", "averaging", "all-reduces",
-     "all_reduce of each gradient (or of one flat copy) after backward", kExecuted, "", false,
-     averaging_words(), averaging_knobs(), lower_averaging,
+     "all_reduce of each gradient (or of one flat copy) after backward", kExecutedByMpiToo, "",
+     false, averaging_words(), averaging_knobs(), lower_averaging,
      [](const Workload& w, const Plan& p) {
        return p.granularity == Granularity::Flat ? 1 : w.arrival.size();
      }},

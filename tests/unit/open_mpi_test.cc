@@ -27,10 +27,11 @@ struct MpiTimes {
   double closed = 0;
   double messages = 0;
 };
-MpiTimes mpi_times(int n, std::int64_t bytes, const OpenMpi& mpi) {
+MpiTimes mpi_times(int n, std::int64_t bytes, const OpenMpi& mpi, double exchange = 1) {
   Profile p = ideal_profile(kMicrosecond * 50, DeviceKind::Cpu);
   p.reduction_bytes_per_s = 4e9;
   p.transports.at("wire").rendezvous = kMicrosecond * 300;
+  p.transports.at("wire").step_factor = exchange;
   const topology::Fabric fabric(star(n, Bandwidth{1'000'000'000}));
   std::vector<int> devices;
   for (int d = 0; d < n; ++d) devices.push_back(d);
@@ -64,6 +65,25 @@ TEST(OpenMpiTimes, AreTheClosedForms) {
   // Two are four with a neighbour each that folds: halves both ways, one half more, all at the end.
   expect_mpi(6, 8'000'000, 6,
              7 * a + (0.5 + 0.5 + 1.5 + 1) * s * kMpiByte + (0.5 + 0.75) * s * kMpiSum);
+}
+
+// Both directions of an exchange share a connection; what goes one way does not wait.
+TEST(OpenMpiTimes, ExchangesTakeLongerAndOneWayRoundsDoNot) {
+  const double s = 8e6;
+  const double a = kMpiLatency + kMpiRendezvous;
+  const auto expect = [&](int n, int forced, double expected) {
+    OpenMpi mpi;
+    mpi.all_reduce = forced;
+    const MpiTimes t = mpi_times(n, 8'000'000, mpi, 1.5);
+    EXPECT_NEAR(t.closed / expected, 1, 1e-3) << n << " ranks, algorithm " << forced;
+    EXPECT_NEAR(t.messages / expected, 1, 1e-2) << n << " ranks, algorithm " << forced;
+  };
+  expect(4, 6, 4 * a + 1.5 * 1.5 * s * kMpiByte + 0.75 * s * kMpiSum);
+  expect(4, 3, 2 * (a + s * (1.5 * kMpiByte + kMpiSum)));
+  expect(4, 4, 6 * (a + s / 4 * kMpiByte) + 0.75 * s * kMpiSum);
+  // Three: halves exchanged with the neighbour, one half one way, two exchanges of two ranks, all
+  // of it one way.
+  expect(3, 6, 5 * a + (1.5 * 1.5 + 1.5) * s * kMpiByte + s * kMpiSum);
 }
 
 TEST(OpenMpiTimes, SmallMessagesDoNotWaitForTheirReceivers) {
