@@ -154,6 +154,10 @@ void check_links(const Loaded& l, const Flags& flags) {
 // What the recorder cannot do, said before anything starts.
 void check_torch(const Loaded& l, const Flags& flags) {
   const Scenario& s = l.scenario;
+  if (s.plan.outer_optimizer != OuterOptimizer::None)
+    throw InputError{"--backend torch",
+                     "DiLoCo's outer step is torchft's, not PyTorch's own, and is not recorded; "
+                     "--plan local_sgd is"};
   if (on_gpus(l, flags)) {
     if (backend_of(s.plan, l.cluster.device) != Backend::Nccl)
       throw InputError{"--backend torch", "runs over nccl on GPUs"};
