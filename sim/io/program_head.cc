@@ -70,7 +70,8 @@ void read_job(const Reader& r, ProgramHead& head) {
           "program)");
   }
   if (r.has("backend"))
-    head.file.backend = static_cast<Backend>(r.at("backend").choice({"nccl", "gloo", "tcp", "mpi"}));
+    head.file.backend =
+        static_cast<Backend>(r.at("backend").choice({"nccl", "gloo", "tcp", "mpi"}));
   if (r.has("streams")) {
     for (const Reader& s : r.at("streams").items()) program.streams.push_back(s.text());
     if (program.streams.size() > kMostStreams)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Which algorithm Open MPI's coll/tuned runs for an MPI_Allreduce of a commutative operation, beside
-`ddpsim predict`, whose answer names that of each all-reduce.
+"""Which algorithm Open MPI's coll/tuned runs for an MPI_Allreduce of a commutative operation,
+beside `ddpsim predict`, whose answer names that of each all-reduce.
 
 Written from the facts about Open MPI (v4.0.5, v4.1.6, v5.0.9: coll_tuned_decision_fixed.c,
 coll_base_allreduce.c) before the C++, and sharing nothing with it. Standard library only.
