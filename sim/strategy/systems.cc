@@ -301,8 +301,8 @@ const SystemRecord kSystemRecords[] = {
      "parameter servers",
      "parameter servers",
      "shards",
-     "weights on servers, which workers pull before a step and push gradients to; each at its own "
-     "pace, within a bound of staleness, or all together",
+     "weights on servers, which workers pull and push gradients to: together, or each at its own "
+     "pace",
      "schedule from source reading (TensorFlow 2.x; Ho et al. 2013 for staleness), not executed",
      "schedule from source reading (TensorFlow's ParameterServerStrategy; Ho et al. 2013 for "
      "staleness), not executed; computation takes what it takes in PyTorch",

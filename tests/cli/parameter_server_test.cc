@@ -72,13 +72,13 @@ TEST(ParameterServerCommand, OtherNamesLeadToIt) {
 // Every system is in the order, or says why not.
 TEST(RankPlansCommand, RanksEverySystem) {
   expect_answer(
-      {"rank-plans", "--workload", "resnet50", "--cluster", "hgx-h100"},
+      {"rank-plans", "--workload", "resnet50", "--cluster", "dgx-h100"},
       {"pytorch_ddp", "averaging", "fsdp", "fsdp2", "horovod", "zero", "zero_redundancy",
        "megatron", "apex", "data_parallel", "local_sgd", "mirrored", "multi_worker_mirrored",
        "parameter_server", "what no run stands behind:", "  megatron: schedule from source reading",
        "how many more steps that needs", "what servers take to sum and to update is left out"});
   expect_answer(
-      {"rank-plans", "--workload", "resnet50", "--cluster", "hgx-h100", "--format", "json"},
+      {"rank-plans", "--workload", "resnet50", "--cluster", "dgx-h100", "--format", "json"},
       {"\"evidence\"", "\"extrapolated\""});
 }
 

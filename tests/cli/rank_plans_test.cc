@@ -51,7 +51,7 @@ TEST(RankPlans, HasEverySystemOnceByDefaultAndThoseThatFitFirst) {
 TEST(RankPlans, SaysTheSameAsPredict) {
   Words question{"--workload", "bert-base", "--cluster", "dgx-a100"};
   for (const io::Json& p : ranked(question)) {
-    if (p["settings"] != "") continue;
+    if (p["settings"] != "" || p.contains("refused")) continue;
     Words args = question;
     args.insert(args.begin(), "predict");
     args.insert(args.end(), {"--plan", p["system"], "--format", "json"});
@@ -59,7 +59,9 @@ TEST(RankPlans, SaysTheSameAsPredict) {
     ASSERT_EQ(o.code, 0) << o.err;
     const io::Json said = io::parse_json(o.out, "stdout");
     const io::Json& summary = said.contains("summary") ? said["summary"] : said;
-    EXPECT_EQ(summary["step_ps"], p["step_ps"]) << p["system"];
+    // Sums in another order, to a few picoseconds.
+    EXPECT_NEAR(summary["step_ps"].get<double>() / p["step_ps"].get<double>(), 1, 1e-9)
+        << p["system"];
     EXPECT_EQ(summary["peak_memory_bytes"], p["memory_bytes"]) << p["system"];
   }
 }

@@ -169,7 +169,7 @@ TEST(RunCommand, AveragesByOpenMpi) {
   int sums = 0;
   for (const auto& s : run["spans"]) sums += s["op"] == "allreduce/fc1.weight" ? 1 : 0;
   EXPECT_EQ(sums, 6) << "two ranks, the last three steps";
-  o = ddpsim(Args{"calibrate", "--collectives", "--sizes", "4KiB", "--repetitions", "2"} + place);
+  o = ddpsim(Args{"calibrate", "--collectives", "--sizes", "2KiB", "--repetitions", "2"} + place);
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("recursive_doubling"), std::string::npos) << o.out;
   EXPECT_NE(o.out.find("NOT shaped"), std::string::npos) << o.out;
