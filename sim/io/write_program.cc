@@ -6,7 +6,7 @@ namespace ddpsim::io {
 namespace {
 
 void write_cost(const Op& op, const StepProgram& s, OrderedJson& out) {
-  if (is_wait(op.kind)) return;
+  if (is_wait(op.kind) && !is_server_work(op.kind)) return;
   if (op.cost != Cost::Measured) out["cost"] = name_of(op.cost);
   if (op.cost == Cost::Measured || op.duration.ps > 0) out["duration_ps"] = op.duration.ps;
   if (op.traffic > 0) out["traffic_bytes"] = op.traffic;

@@ -219,9 +219,8 @@ const SystemRecord kSystemRecords[] = {
      "PyTorch nn.DataParallel",
      "nn.DataParallel",
      "sums of gradients",
-     "torch.nn.DataParallel: one process, weights broadcast before each forward, gradients summed "
-     "on "
-     "the first GPU after backward",
+     "torch.nn.DataParallel: one process, weights broadcast before forward, gradients summed on "
+     "the first GPU",
      "schedule from source reading (1.13, 2.7), not executed",
      "schedule from source reading (PyTorch 1.13 and 2.7), not executed",
      true,
@@ -266,8 +265,8 @@ const SystemRecord kSystemRecords[] = {
      "TensorFlow MirroredStrategy",
      "MirroredStrategy",
      "packs",
-     "tf.distribute.MirroredStrategy: gradients of one host's GPUs in packs, all-reduced, by "
-     "default all in one after backward",
+     "tf.distribute.MirroredStrategy: gradients of one host's GPUs in packs, all-reduced after "
+     "backward",
      "schedule from source reading (TensorFlow 2.x), not executed",
      kFromTensorflow,
      false,
