@@ -8,12 +8,12 @@
 #include "sim/nccl/search.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <numeric>
-#include <set>
-#include <span>
 
 #include "sim/nccl/nth.h"
-#include "sim/nccl/pack.h"
+#include "sim/nccl/walk.h"
 
 namespace ddpsim::nccl {
 namespace {
@@ -23,68 +23,42 @@ constexpr double kInterOld[]{48, 30, 28, 24, 20, 18,  15,  12,  10, 9,
                              7,  6,  5,  4,  3,  2.4, 1.2, .24, .12};
 constexpr double kIntra90[]{60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
 constexpr double kInter90[]{48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12};
-constexpr double kIntra100[]{90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18};
-constexpr double kInter100[]{96,   48, 45.1, 42, 40, 30,  24,  22,  20,
-                             17.5, 15, 12,   6,  3,  2.4, 1.2, .24, .12};
+constexpr double kIntra100[]{90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18};
+constexpr double kInter100[]{96, 86,   80, 48, 45.1, 42, 40,  30,  24,  22,
+                             20, 17.5, 15, 12, 6,    3,  2.4, 1.2, .24, .12};
 
-std::span<const double> speeds(int cc, bool one_node) {
-  if (cc >= 100) return one_node ? std::span<const double>(kIntra100) : kInter100;
-  if (cc >= 90) return one_node ? std::span<const double>(kIntra90) : kInter90;
-  return one_node ? std::span<const double>(kIntraOld) : kInterOld;
-}
-
-void fill(ChannelGraph& g, const Node& node, const std::vector<Channel>& channels, double intra,
-          double inter) {
-  g.channels = static_cast<int>(channels.size());
-  g.bw_intra = intra * 1e9;
-  g.bw_inter = inter * 1e9;
-  g.type_intra = node.gpus > 1 ? PathType::Loc : PathType::Nvl;
-  g.type_inter = PathType::Pix;
-  for (const Channel& c : channels) {
-    g.order.push_back(c.order);
-    for (std::size_t i = 0; i + 1 < c.order.size(); ++i)
-      g.type_intra =
-          std::max(g.type_intra, nth(node.gpu_path, c.order[i] * node.gpus + c.order[i + 1]));
-    if (c.nics[0] < 0) continue;
-    g.nics.push_back(c.nics);
-    g.type_inter = std::max(g.type_inter, node.nic_back_path[node.at(c.order.front(), c.nics[0])]);
-    // Where no ways to NICs are drawn, what lies between a NIC and another GPU is not known.
-    if (c.order.size() < 2 || node.out_route.front().empty()) continue;
-    if (g.pattern == Pattern::Ring)
-      g.type_inter = std::max(g.type_inter, node.nic_path[node.at(c.order.back(), c.nics[1])]);
-    if (g.pattern == Pattern::BalancedTree)
-      g.type_inter = std::max({g.type_inter, node.nic_path[node.at(c.order[1], c.nics[1])],
-                               node.nic_back_path[node.at(c.order[1], c.nics[1])]});
+// Blackwell's lists grew.
+std::vector<double> speeds(const Machine& m, bool one_node) {
+  auto all = [](auto& list) { return std::vector<double>(std::begin(list), std::end(list)); };
+  auto without = [](std::vector<double> list, std::initializer_list<double> absent) {
+    std::erase_if(
+        list, [&](double s) { return std::find(absent.begin(), absent.end(), s) != absent.end(); });
+    return list;
+  };
+  Version v = m.version;
+  if (m.compute_capability < 90) return one_node ? all(kIntraOld) : all(kInterOld);
+  if (m.compute_capability < 100 || !v.has(Change::BlackwellRows)) {
+    if (!one_node) return all(kInter90);
+    return without(all(kIntra90), v.has(Change::ElevenOfHopper)
+                                      ? std::initializer_list<double>{}
+                                      : std::initializer_list<double>{11});
   }
-}
-
-// src/graph/search.cc, end of ncclTopoCompute: fast channels are split.
-void duplicate(ChannelGraph& g, int cc) {
-  bool wide = g.bw_intra >= 25e9 && !(cc > 80 && g.bw_intra < 50e9 && g.channels > 4);
-  if (!wide || g.channels == 0) return;
-  auto before = static_cast<std::size_t>(g.channels);
-  g.channels *= 2;
-  g.bw_intra /= 2;
-  g.bw_inter /= 2;
-  for (std::size_t i = 0; i < before; ++i) {
-    g.order.push_back(g.order[i]);
-    if (i < g.nics.size()) g.nics.push_back(g.nics[i]);
+  if (one_node) {
+    std::vector<double> list = all(kIntra100);
+    if (!v.has(Change::EighteenOfBlackwell)) list = without(list, {18});
+    return v.has(Change::MoreSpeedsOfBlackwell) ? list : without(list, {45});
   }
-}
-
-// Path types between two GPUs, and between GPUs and NICs.
-std::set<PathType> types_inside(const Node& node) {
-  std::set<PathType> out;
-  for (int a = 0; a < node.gpus; ++a)
-    for (int b = 0; b < node.gpus; ++b)
-      if (a != b) out.insert(nth(node.gpu_path, a * node.gpus + b));
-  if (out.empty()) out.insert(PathType::Loc);
-  return out;
-}
-std::set<PathType> types_to_nics(const Node& node) {
-  std::set<PathType> out(node.nic_path.begin(), node.nic_path.end());
-  out.insert(node.nic_back_path.begin(), node.nic_back_path.end());
-  return out;
+  if (!v.has(Change::WholePortsOfBlackwell)) {
+    std::vector<double> list = all(kInter90);
+    if (v.has(Change::ExactPortsOfBlackwell))
+      list[1] = 45.1;
+    else if (v.has(Change::EighteenOfBlackwell))
+      list.front() = 47.9;
+    return list;
+  }
+  std::vector<double> list = all(kInter100);
+  if (!v.has(Change::EightySixOfBlackwell)) list = without(list, {86});
+  return v.has(Change::MoreSpeedsOfBlackwell) ? list : without(list, {80});
 }
 
 // Links slower than the slowest speed that is tried: NCCL takes the GPUs in their order and the
@@ -130,56 +104,217 @@ bool two_domains(const Node& node) {
   return true;
 }
 
-ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
-  ChannelGraph g;
-  g.pattern = Pattern::Ring;
-  bool network = nodes > 1;
-  std::vector<int> crossings{0};
-  if (network && node.nics > 1 && m.cross_nic == 1) crossings = {1};
-  if (network && node.nics > 1 && m.cross_nic == 2)
-    crossings = {0, m.version.has(Change::CrossingRingsExchangeNics) ? 2 : 1};
-  std::set<PathType> inter = network ? types_to_nics(node) : std::set<PathType>{PathType::Dis};
-  std::set<PathType> intra = types_inside(node);
-  std::size_t least = m.version.has(Change::TwoRingsOfTwoDomains) && two_domains(node) ? 2 : 1;
-  double most = 0;
-  std::vector<Channel> found;
-  double at = 0;
-  // Within which it was found: nearer ways first, and where something is found none between GPUs is
-  // farther, none to NICs farther than another GPU's.
-  PathType far_inter = PathType::Loc;
-  PathType far_intra = PathType::Loc;
-  for (double speed : speeds(m.compute_capability, nodes == 1)) {
-    // Half as fast, and less: what is found is kept.
-    if (at > 0 && speed <= 0.49 * at) break;
-    for (int cross : crossings) {
-      bool margin =
-          cross != 0 && g.crossnic == 0 && !m.version.has(Change::CrossingRingsNeedNoMargin);
-      double needed = most * (margin ? 1.15 : 1);
-      for (PathType to_nic : inter)
-        for (PathType between : intra) {
-          bool too_far = !found.empty() &&
-                         (to_nic > std::max(far_inter, PathType::Pxn) || between > far_intra);
-          if (too_far || (between > to_nic && between != *intra.begin())) continue;
-          std::vector<Channel> channels =
-              pack(node, m, {Shape::Ring, network, {between, to_nic, kMostChannels, false, cross}},
-                   speed, speed, needed / speed + kSlack);
-          double total = speed * static_cast<double>(channels.size());
-          if (channels.size() < least || total <= needed + kSlack) continue;
-          most = needed = total;
-          found = std::move(channels);
-          at = speed;
-          far_inter = to_nic;
-          far_intra = between;
-          g.crossnic = cross;
-        }
+// One graph: speeds from the fastest down; for each of them the same order of GPUs for every
+// channel and different ones, simpler trees, ways between GPUs and to NICs from the nearest on,
+// rings that cross. The first that is found stays unless a later one carries more in all. Then fast
+// channels are split, and what is found is tried with more speed.
+class Finder {
+ public:
+  Finder(const Node& node, const Machine& machine, const Reach& reach, bool network)
+      : node_(node),
+        machine_(machine),
+        reach_(reach),
+        network_(network),
+        speeds_(speeds(machine, !network)),
+        walk_(node, machine, reach, network) {
+    find_limits();
+  }
+
+  Channels find(Shape shape, int least, int most) {
+    asked_ = node_.gpus == 1 && shape == Shape::Balanced ? Shape::Plain : shape;
+    best_ = Channels{};
+    best_.shape = asked_;
+    best_.least = least;
+    best_.most = most;
+    best_.far_intra = near_intra_;
+    best_.far_inter = near_inter_;
+    if (network_ && node_.nics > 1 && asked_ != Shape::Plain && machine_.cross_nic == 1)
+      best_.cross = 1;
+    now_ = best_;
+    double total = reach_.total();
+    if (asked_ != Shape::Ring && node_.gpus > 1)
+      total *= static_cast<double>(node_.gpus) / (node_.gpus - 1);
+    at_ = 0;
+    while (at_ + 1 < speeds_.size() && (speeds_[at_] > reach_.fastest(network_) + kSlack ||
+                                        speeds_[at_] * best_.least > total + kSlack))
+      ++at_;
+    now_.intra = now_.inter = speeds_[at_];
+    slower();
+    duplicate();
+    faster();
+    return best_;
+  }
+
+ private:
+  static constexpr int kTries = 1 << 14;
+  static constexpr int kTriesOfTheSame = 1 << 8;
+  static constexpr std::int64_t kTriesInAll = 1 << 19;
+
+  // The nearest and the farthest way between GPUs, and to NICs: since 2.25 nothing else is tried.
+  // What leaves by another GPU is as far as that; the way back may be farther, and then trees of
+  // 2.25 to 2.28, which need both, are not found.
+  void find_limits() {
+    bool own = machine_.version.has(Change::PathTypesOfTheNode);
+    near_intra_ = node_.gpus == 1 ? PathType::Loc : PathType::Nvl;
+    near_inter_ = PathType::Pix;
+    far_intra_ = far_inter_ = PathType::Sys;
+    if (!own) return;
+    near_intra_ = PathType::Loc;
+    auto limits = [](const std::vector<PathType>& types, PathType& near, PathType& far) {
+      near = PathType::Sys;
+      far = PathType::Loc;
+      for (PathType t : types) {
+        near = std::min(near, t);
+        far = std::max(far, t);
+      }
+    };
+    if (node_.gpus > 1) {
+      std::vector<PathType> between;
+      for (int a = 0; a < node_.gpus; ++a)
+        for (int b = 0; b < node_.gpus; ++b)
+          if (a != b) between.push_back(nth(node_.gpu_path, a * node_.gpus + b));
+      limits(between, near_intra_, far_intra_);
+    }
+    if (network_) {
+      limits(node_.nic_path, near_inter_, far_inter_);
+      far_intra_ = far_inter_;
+      if (machine_.compute_capability < 90 && machine_.version.has(Change::TreesComeBackFar))
+        far_inter_ = PathType::Sys;
     }
   }
-  if (found.empty()) {
-    fall_back(g, node, network);
-    return g;
+
+  int look() {
+    int tries = now_.same ? kTriesOfTheSame : kTries;
+    left_ -= tries;
+    // Of a very large node channels are long: no deeper than this.
+    constexpr int kMostGpus = 72;
+    if (node_.gpus > kMostGpus) tries = std::min(tries, 1 << 12);
+    return walk_.look(now_, best_, tries);
   }
-  fill(g, node, found, at, at);
-  duplicate(g, m.compute_capability);
+
+  bool all_is_taken() const { return best_.count * best_.inter >= reach_.total() - kSlack; }
+
+  void slower() {
+    left_ = kTriesInAll;
+    while (true) {
+      int tries = look();
+      if (tries == Walk::kPerfect || all_is_taken()) return;
+      bool far_amd = machine_.cpu == Cpu::Amd && now_.far_intra == PathType::Sys;
+      if (now_.same && !far_amd) {
+        now_.same = false;
+        continue;
+      }
+      now_.same = true;
+      left_ += tries;
+      if (left_ < 0 && best_.count > 0) return;
+      if (!next_limits()) return;
+    }
+  }
+
+  // What to try next; false: nothing.
+  bool next_limits() {
+    if (machine_.compute_capability >= 90 && now_.shape == Shape::Balanced) {
+      now_.shape = Shape::Plain;
+      return true;
+    }
+    now_.shape = best_.shape;
+    auto next = [](PathType t) { return static_cast<PathType>(static_cast<int>(t) + 1); };
+    bool found = best_.count > 0;
+    PathType far = network_ ? now_.far_inter : far_intra_;
+    if (now_.far_intra < far && (!found || now_.far_intra < best_.far_intra)) {
+      now_.far_intra = next(now_.far_intra);
+      return true;
+    }
+    now_.far_intra = near_intra_;
+    if (network_ && now_.far_inter < far_inter_ &&
+        (!found || now_.far_inter < best_.far_inter || now_.far_inter < PathType::Pxn)) {
+      now_.far_inter = next(now_.far_inter);
+      return true;
+    }
+    now_.far_inter = near_inter_;
+    bool exchange = machine_.version.has(Change::CrossingRingsExchangeNics);
+    bool may_cross = network_ && node_.nics > 1 && machine_.cross_nic == 2 &&
+                     asked_ != Shape::Plain &&
+                     (!exchange || best_.shape == Shape::Ring || best_.shape == Shape::Balanced);
+    if (may_cross && now_.cross == 0) {
+      now_.cross = exchange ? 2 : 1;
+      return true;
+    }
+    now_.cross = network_ && node_.nics > 1 && asked_ != Shape::Plain && machine_.cross_nic == 1;
+    if (at_ + 1 >= speeds_.size() || (found && speeds_[at_ + 1] / best_.inter <= .49)) return false;
+    now_.intra = now_.inter = speeds_[++at_];
+    return true;
+  }
+
+  // Fast channels are split in two.
+  void duplicate() {
+    if (best_.count == 0 || best_.intra < 25) return;
+    if (machine_.compute_capability > 80 && best_.intra < 50 && best_.count > 4) return;
+    int count = std::min(2 * best_.count, best_.most);
+    for (int k = best_.count; k < count; ++k) {
+      for (int g = 0; g < node_.gpus; ++g)
+        nth(best_.order, k * node_.gpus + g) = nth(best_.order, (k - best_.count) * node_.gpus + g);
+      nth(best_.nics, k) = nth(best_.nics, k - best_.count);
+    }
+    int parts = (count + best_.count - 1) / best_.count;
+    best_.intra /= parts;
+    best_.inter /= parts;
+    best_.count = count;
+  }
+
+  void faster() {
+    at_ = 0;
+    while (at_ + 1 < speeds_.size() && speeds_[at_] > best_.inter + kSlack) ++at_;
+    now_ = best_;
+    now_.intra = now_.inter = speeds_[at_];
+    now_.least = best_.count;
+    int tries = Walk::kPerfect;
+    while (tries != 0 && at_ > 0) {
+      if (best_.shape == Shape::Ring)
+        now_.intra = now_.inter = speeds_[--at_];
+      else if (now_.intra == best_.intra && now_.intra < 2 * now_.inter)
+        now_.intra = speeds_[--at_];
+      else
+        return;
+      tries = look();
+    }
+  }
+
+  const Node& node_;
+  const Machine& machine_;
+  const Reach& reach_;
+  bool network_;
+  std::vector<double> speeds_;
+  Walk walk_;
+  PathType near_intra_ = PathType::Loc;
+  PathType near_inter_ = PathType::Loc;
+  PathType far_intra_ = PathType::Loc;
+  PathType far_inter_ = PathType::Loc;
+  Shape asked_ = Shape::Ring;
+  std::size_t at_ = 0;  // speed
+  std::int64_t left_ = 0;
+  Channels now_;
+  Channels best_;
+};
+
+ChannelGraph graph_of(const Channels& c, const Node& node, bool network) {
+  ChannelGraph g;
+  g.channels = c.count;
+  g.pattern = c.shape == Shape::Ring       ? Pattern::Ring
+              : c.shape == Shape::Balanced ? Pattern::BalancedTree
+                                           : Pattern::PlainTree;
+  if (c.count == 0) return g;
+  g.bw_intra = c.intra * 1e9;
+  g.bw_inter = c.inter * 1e9;
+  g.type_intra = c.far_intra;
+  g.type_inter = c.far_inter;
+  g.same_channels = c.same;
+  g.crossnic = c.cross;
+  for (int k = 0; k < c.count; ++k) {
+    auto first = c.order.begin() + static_cast<std::ptrdiff_t>(k) * node.gpus;
+    g.order.emplace_back(first, first + node.gpus);
+    if (network) g.nics.push_back(nth(c.nics, k));
+  }
   return g;
 }
 
@@ -188,10 +323,11 @@ ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
 // head's once more.
 ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
   ChannelGraph g;
-  auto tried = speeds(m.compute_capability, nodes == 1);
+  auto tried = speeds(m, nodes == 1);
   auto arity = static_cast<std::size_t>(
       m.version.has(Change::NvlsOfAtMost32Heads) ? std::min(32, node.gpus) : node.gpus);
-  std::vector<int> heads;
+  // Each with its NIC, -1 = none.
+  std::vector<std::array<int, 2>> heads;
   for (int nic = 0; nic < node.nics && nodes > 1; ++nic) {
     PathType nearest = PathType::Dis;
     for (int gpu = 0; gpu < node.gpus; ++gpu)
@@ -199,22 +335,32 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
     // Of the nearest GPUs the first that no NIC has.
     for (int gpu = 0; gpu < node.gpus; ++gpu) {
       if (node.nic_back_path[node.at(gpu, nic)] != nearest ||
-          std::find(heads.begin(), heads.end(), gpu) != heads.end())
+          std::any_of(heads.begin(), heads.end(), [&](auto& head) { return head[0] == gpu; }))
         continue;
-      heads.push_back(gpu);
+      heads.push_back({gpu, nic});
       break;
     }
   }
   if (nodes == 1)
-    for (int gpu = 0; gpu < node.gpus; ++gpu) heads.push_back(gpu);
+    for (int gpu = 0; gpu < node.gpus; ++gpu) heads.push_back({gpu, -1});
   if (heads.size() > arity) heads.resize(arity);
+  // How many of them their NICs and the ways to these carry, in and out.
+  auto carried = [&](double speed) {
+    if (nodes == 1) return heads.size();
+    Capacity left(node, m);
+    std::size_t count = 0;
+    for (auto [gpu, nic] : heads) {
+      if (!left.take_in(gpu, nic, speed) || !left.take_out(gpu, nic, speed)) break;
+      ++count;
+    }
+    return count;
+  };
   std::size_t most = 0;
   double at = 0;
   for (double speed : tried) {
     if (at > 0 && speed <= 0.49 * at) break;
-    if (nodes > 1 && speed > node.nic_bandwidth + kSlack) continue;
     auto fit = static_cast<std::size_t>(std::max(0.0, (node.nvlink_per_gpu + kSlack) / speed - 1));
-    std::size_t count = std::min(heads.size(), fit);
+    std::size_t count = std::min(carried(speed), fit);
     if (nodes == 1 && count < heads.size()) continue;
     if (count > most ||
         static_cast<double>(count) * speed > static_cast<double>(most) * at + kSlack) {
@@ -233,61 +379,13 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
   // the one inside; on one node nothing stands against it.
   double inter = at;
   for (auto faster = tried.rbegin(); faster != tried.rend(); ++faster)
-    if (*faster > inter && inter < 2 * at && (nodes == 1 || *faster <= node.nic_bandwidth + kSlack))
-      inter = *faster;
+    if (*faster > inter && inter < 2 * at && carried(*faster) >= most) inter = *faster;
   g.channels = static_cast<int>(most);
   g.bw_intra = at * 1e9;
   g.bw_inter = inter * 1e9;
   g.type_intra = PathType::Nvl;
   g.pattern = Pattern::Nvls;
-  for (std::size_t k = 0; k < most; ++k) g.order.push_back({heads[k]});
-  return g;
-}
-
-// Trees between nodes, of as many channels. `chain`: CollNet's, which is a plain one, and may have
-// none.
-ChannelGraph trees(const Node& node, const Machine& m, std::size_t channels, bool chain) {
-  int cc = m.compute_capability;
-  ChannelGraph g;
-  auto tried = speeds(cc, false);
-  std::set<PathType> intra = types_inside(node);
-  std::set<PathType> inter = types_to_nics(node);
-  std::vector<Shape> shapes{Shape::Balanced};
-  if (node.gpus == 1 || chain)
-    shapes = {Shape::Plain};
-  else if (cc >= 90)
-    shapes.push_back(Shape::Plain);
-  auto find = [&](std::size_t at) {
-    for (PathType to_nic : inter)
-      for (PathType between : intra) {
-        if (between > to_nic && between != *intra.begin()) break;
-        for (Shape shape : shapes)
-          for (bool same : {true, false}) {
-            Wanted wanted{shape, true, {between, to_nic, channels, same}};
-            std::vector<Channel> found = pack(node, m, wanted, tried[at], tried[at]);
-            if (found.size() < channels) continue;
-            g.pattern = shape == Shape::Balanced ? Pattern::BalancedTree : Pattern::PlainTree;
-            // The chain inside may be up to twice as fast as the network.
-            double speed = tried[at];
-            for (std::size_t faster = at; faster > 0 && speed < 2 * tried[at]; --faster) {
-              std::vector<Channel> more = pack(node, m, wanted, tried[faster - 1], tried[at]);
-              if (more.size() < channels) break;
-              found = std::move(more);
-              speed = tried[faster - 1];
-            }
-            fill(g, node, found, speed, tried[at]);
-            return;
-          }
-      }
-  };
-  // NCCL gives up where not as many are found; this search is not as thorough, and takes half of
-  // them.
-  for (; channels > 0 && g.channels == 0; channels /= 2)
-    for (std::size_t at = 0; at < tried.size() && g.channels == 0; ++at) find(at);
-  if (g.channels == 0 && !chain) {
-    g.pattern = node.gpus == 1 ? Pattern::PlainTree : Pattern::BalancedTree;
-    fall_back(g, node, true);
-  }
+  for (std::size_t k = 0; k < most; ++k) g.order.push_back({heads[k][0]});
   return g;
 }
 
@@ -330,30 +428,33 @@ Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_in
   Graphs out;
   ChannelGraph& ring = out[GraphId::Ring];
   ChannelGraph& tree = out[GraphId::Tree];
-  if (node.gpus > 1 || nodes > 1) ring = rings(node, nodes, m);
-  bool fell_back = ring.bw_intra <= kFallbackBandwidth;
-  if (nodes > 1) {
-    tree = trees(node, m, static_cast<std::size_t>(ring.channels), false);
-    // Rings and trees have equally many channels (src/init.cc): one, if trees fell back.
-    if (tree.bw_intra <= kFallbackBandwidth) keep(ring, 1);
-  } else if (node.gpus > 1) {
-    // The same paths, open; two GPUs need each direction once.
-    tree = ring;
-    tree.pattern = Pattern::BalancedTree;
-    if (node.gpus == 2 && !fell_back) tree.bw_intra = tree.bw_inter = 2 * ring.bw_intra;
+  bool network = nodes > 1;
+  Reach reach(node);
+  Finder finder(node, m, reach, network);
+  int found = 0;
+  if (node.gpus > 1 || network) {
+    int least = m.version.has(Change::TwoRingsOfTwoDomains) && two_domains(node) ? 2 : 1;
+    ring = graph_of(finder.find(Shape::Ring, least, kMostChannels), node, network);
+    if (ring.channels == 0) fall_back(ring, node, network);
+    found = ring.channels;
+    tree = graph_of(finder.find(Shape::Balanced, found, found), node, network);
+    if (tree.channels == 0) fall_back(tree, node, network);
+    // Rings and trees have equally many channels (src/init.cc).
+    auto both = static_cast<std::size_t>(std::min(ring.channels, tree.channels));
+    keep(ring, both);
+    keep(tree, both);
   }
+  bool fell_back = ring.bw_intra <= kFallbackBandwidth;
   if (node.nvswitch && cc >= 90 && node.gpus > 1) {
     out[GraphId::Nvls] = nvls(node, nodes, m);
     out[GraphId::Nvls].type_inter = ring.type_inter;
   }
   if (collnet && nodes > 1 && !fell_back) {
-    out[GraphId::CollnetChain] =
-        tree.pattern == Pattern::PlainTree
-            ? tree
-            : trees(node, m, static_cast<std::size_t>(ring.channels), true);
+    out[GraphId::CollnetChain] = graph_of(finder.find(Shape::Plain, found, found), node, network);
     out[GraphId::CollnetDirect] = ring;
     out[GraphId::CollnetDirect].pattern = Pattern::CollnetDirect;
-    out[GraphId::CollnetDirect].type_intra = *types_inside(node).rbegin();
+    for (PathType t : node.gpu_path)
+      out[GraphId::CollnetDirect].type_intra = std::max(out[GraphId::CollnetDirect].type_intra, t);
   }
   for (ChannelGraph& g : out) g.latency_inter = latency_inter;
   return out;

@@ -67,6 +67,10 @@ constexpr ByGeneration kTree{{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36
 constexpr ByGeneration kNvlsTree{
     {26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}};
 
+// What was measured later, GB/s a channel.
+constexpr double kRingLl128OfBlackwell = 40;
+constexpr double kNvlsTreeOfBlackwell = 80;
+
 // By size, from 64 bytes on, doubled.
 constexpr By<Protocol, std::array<double, 23>> kTreeCorrection{{{
     {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1},
@@ -103,6 +107,19 @@ bool defined(Operation op, Algorithm a, Protocol p) {
   return false;
 }
 
+// NVLS, and NVLSTree.
+bool has_nvls(const System& s, Version v) {
+  int heads = s.graphs[GraphId::Nvls].channels;
+  return s.nvls && s.nvswitch && s.compute_capability >= 90 &&
+         heads >= (v.has(Change::NvlsNeedsTwoHeads) ? 2 : 1) &&
+         s.per_node() >= (v.has(Change::NvlsOfTwoGpus) ? 2 : 3);
+}
+
+int nvls_channels(const System& s, Version v) {
+  if (s.compute_capability < 100 || !v.has(Change::NvlsChannelsOfBlackwell)) return 16;
+  return s.nodes == 1 && v.has(Change::NvlsChannelsOfOneNode) ? 24 : 32;
+}
+
 bool enabled(const System& s, Operation op, Algorithm a, Protocol p, Version v) {
   const ChannelGraph& g = graph_of(s, a);
   if (g.channels == 0 || s.ranks < 2) return false;
@@ -111,7 +128,8 @@ bool enabled(const System& s, Operation op, Algorithm a, Protocol p, Version v) 
   if (p == Protocol::Ll128) {
     PathType far = cc >= 90 ? PathType::Pxn : PathType::Pxb;
     if (s.nodes > 1 && (!s.ll128 || g.type_inter > far)) return false;
-    if (g.type_intra > PathType::Nvb || !s.one_capability || cc < 70) return false;
+    bool mixed = !s.one_capability && !(cc >= 90 && v.has(Change::Ll128OfMixedGpus));
+    if (g.type_intra > PathType::Nvb || mixed || cc < 70) return false;
     bool tried = cc == 70 || cc == 80 || cc == 90 ||
                  (v.has(Change::Ll128OnBlackwell) && (cc == 100 || cc == 120));
     if (!v.has(Change::Ll128OnAnyGpu) && !tried) return false;
@@ -126,11 +144,9 @@ bool enabled(const System& s, Operation op, Algorithm a, Protocol p, Version v) 
     case Algorithm::Nvls:
       if (op != Operation::AllReduce && s.per_node() > 32 && v.has(Change::NvlsOfAtMost32Heads))
         return false;  // more parts than a channel has heads
-      return s.nvls && s.nvswitch && cc >= 90 && g.channels >= 2 && s.per_node() >= 2 &&
-             (s.nodes == 1 || s.collnet);
+      return has_nvls(s, v) && (s.nodes == 1 || s.collnet);
     case Algorithm::NvlsTree:
-      return s.nvls && s.nvswitch && cc >= 90 && g.channels >= 2 && s.nodes > 1 &&
-             s.per_node() >= 2;
+      return has_nvls(s, v) && s.nodes > 1;
     case Algorithm::Pat:
       return v.has(Change::Pat) && s.nodes == s.ranks && cc >= 60;
     default:
@@ -278,7 +294,13 @@ double nvls_efficiency(int cc) {
 double channel_limit(const System& s, int nodes, Version v, Algorithm a, Protocol p) {
   bool ll128 = p == Protocol::Ll128;
   if (a == Algorithm::Tree) return limit_of(ll128 ? kTreeLl128 : kTree, s, nodes, v);
-  if (a == Algorithm::Ring && ll128) return limit_of(kRingLl128, s, nodes, v);
+  if (a == Algorithm::Ring && ll128)
+    return s.compute_capability >= 100 && v.has(Change::RingLl128OfBlackwell)
+               ? kRingLl128OfBlackwell
+               : limit_of(kRingLl128, s, nodes, v);
+  if (a == Algorithm::NvlsTree && s.compute_capability >= 100 && nodes > 2 &&
+      v.has(Change::NvlsTreeOfBlackwell))
+    return kNvlsTreeOfBlackwell;
   if (a == Algorithm::NvlsTree)
     return limit_of(v.has(Change::NvlsTreeNumbers) ? kNvlsTree : kTree, s, nodes, v);
   return 0;
@@ -297,11 +319,14 @@ const ChannelGraph& graph_of(const System& s, Algorithm a) {
   return s.graphs[graph_of(a)];
 }
 int communicator_channels(const System& s, Algorithm a) {
-  if (is_nvls(a)) return s.compute_capability >= 100 ? (s.nodes == 1 ? 24 : 32) : 16;
-  int channels = 2 * graph_of(s, a).channels;
+  if (is_nvls(a)) return nvls_channels(s, s.version);
+  int channels = std::min(64, 2 * graph_of(s, a).channels);
   if (s.compute_capability >= 90 && s.nodes > 1 && s.graphs[GraphId::Ring].bw_intra > 45e9 &&
       channels < 16)
     channels *= 2;
+  if (s.version.has(Change::NvlsRaisesChannels) && !s.version.has(Change::NvlsHasItsOwnChannels) &&
+      has_nvls(s, s.version))
+    channels = std::max(channels, nvls_channels(s, s.version));
   return std::max(1, channels);
 }
 
@@ -318,9 +343,13 @@ std::optional<double> estimate_us(const System& s, const Table& t, Operation op,
                                   Protocol p, std::int64_t bytes) {
   Cell c = t[a][p];
   if (c.bandwidth <= 0) return std::nullopt;
-  if (a == Algorithm::Tree && op == Operation::AllReduce) {
+  // NVLSTree's list has one entry more, as its last.
+  bool nvls_tree = a == Algorithm::NvlsTree && s.version.has(Change::NvlsTreeCorrection) &&
+                   s.compute_capability >= 100 && s.cpu != Cpu::Arm && s.cpu != Cpu::Power;
+  if ((a == Algorithm::Tree || nvls_tree) && op == Operation::AllReduce) {
     std::int64_t units = bytes >> 6;
     int i = units > 0 ? floor_log2(units) : -1;
+    if (nvls_tree && i == 23) i = 22;
     if (i >= 0 && i < 23) c.bandwidth *= kTreeCorrection[p][static_cast<std::size_t>(i)];
   }
   if (a == Algorithm::Ring && p == Protocol::Simple && op == Operation::AllReduce && s.nodes > 1 &&

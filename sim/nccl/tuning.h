@@ -1,7 +1,7 @@
 // NCCL's cost model: latency and bandwidth of every (operation, algorithm, protocol), by NCCL's
 // version; the estimate from which NCCL chooses. Units inside: microseconds and GB/s (1e9 bytes/s),
 // as in NCCL. Source: NCCL src/graph/tuning.cc (ncclTopoInitTunerConstants, ncclTopoTuneModel,
-// ncclTopoGetAlgoTime) at the tags v2.19.3 to v2.28.9; sim/MODEL.md section 7.
+// ncclTopoGetAlgoTime) at the tags v2.19.3 to v2.30.7; sim/MODEL.md section 7.
 #pragma once
 
 #include <array>
@@ -19,6 +19,7 @@ enum class Cpu : std::uint8_t { Intel, Amd, Arm, Power, Mixed };
 
 // The communicator, as far as the cost model looks at it.
 struct System {
+  Version version;
   int nodes = 1;
   int ranks = 1;
   int compute_capability =
@@ -71,7 +72,8 @@ double channel_limit(const System& s, int nodes, Version v, Algorithm a, Protoco
 double ll_bus_limit(const System& s, int nodes, Version v);  // of bus bandwidth that LL reaches
 
 const ChannelGraph& graph_of(const System& s, Algorithm a);
-// Channels of the communicator: the search's, duplicated (src/graph/connect.cc).
+// Channels of the communicator: the search's, duplicated, and of 2.20 to 2.27 as many as NVLS has,
+// where it may run (src/graph/connect.cc).
 int communicator_channels(const System& s, Algorithm a);
 
 }  // namespace ddpsim::nccl

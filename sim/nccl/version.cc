@@ -22,13 +22,14 @@ std::optional<Version> parse_version(const std::string& text) {
   rest.remove_prefix(2);
   auto minor = leading_count(rest);
   if (!minor || minor->value > INT32_MAX) return std::nullopt;
-  const Version version{static_cast<int>(minor->value)};
+  Version version{static_cast<int>(minor->value)};
   rest.remove_prefix(minor->length);
   if (rest.empty()) return version;
   if (!rest.starts_with('.')) return std::nullopt;
   rest.remove_prefix(1);
   auto patch = leading_count(rest);
-  if (!patch) return std::nullopt;
+  if (!patch || patch->value > INT32_MAX) return std::nullopt;
+  version = {static_cast<int>(minor->value), static_cast<int>(patch->value)};
   rest.remove_prefix(patch->length);
   // "+cuda13.0" and the like may follow.
   if (!rest.empty() && rest.front() != '-' && rest.front() != '+') return std::nullopt;
@@ -36,7 +37,7 @@ std::optional<Version> parse_version(const std::string& text) {
 }
 
 std::string to_string(Version v) {
-  return "2." + std::to_string(v.minor_);
+  return "2." + std::to_string(v.release_.minor);
 }
 
 }  // namespace ddpsim::nccl

@@ -1,9 +1,10 @@
 // What differs between NCCL's versions, a row a difference; nothing else compares versions. Read
-// from the tags v2.19.3 to v2.28.9: older ones behave as 2.19, newer ones as 2.28, but for the rows
+// from the tags v2.19.3 to v2.30.7: older ones behave as 2.19, newer ones as 2.30, but for the rows
 // that say an older version.
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,10 +22,14 @@ enum class Change : std::uint8_t {
   CrossingRingsNeedNoMargin,
   HopperNvlinkRate,
   TreeKeepsItsChunk,
+  CrossingRingsGoInPairs,
+  NvlsRaisesChannels,
   LlTakesHalf,
   HopperLlLimit,
   NvlsStepLatency,
   NvlsTreeHasNvlsBuffers,
+  OnSwitchesNeighboursOnly,
+  ElevenOfHopper,
   LlThresholdForEachBlock,
   CrossingRingsExchangeNics,
   LoneGpusRunTrees,
@@ -39,20 +44,45 @@ enum class Change : std::uint8_t {
   BlackwellRows,
   Ll128OnBlackwell,
   NvlsOfAtMost32Heads,
+  PathTypesOfTheNode,
+  NvlsChannelsOfBlackwell,
   SapphireRapidsRate,
   TwoRingsOfTwoDomains,
   CollnetGathersAtNetworkRate,
   C2cPathsToNics,
   Ll128OnAnyGpu,
   NvlsGathersAtNetworkRate,
+  ChannelsBeginAtTheNicsOwnGpu,
+  EighteenOfBlackwell,
+  NvlsChannelsOfOneNode,
+  DifferentChannelsAreNotReplayed,
+  ExactPortsOfBlackwell,
+  WholePortsOfBlackwell,
   BlackwellNumbers,
   NvlsCostModel,
   NvlsTreeNumbers,
   PxnBeyondC2c,
+  NvlsHasItsOwnChannels,
+  NvlsOfTwoGpus,
+  NvlsNeedsTwoHeads,
+  TreesComeBackFar,
+  RingLl128OfBlackwell,
+  NvlsTreeCorrection,
+  MoreSpeedsOfBlackwell,
+  NvlsTreeOfBlackwell,
+  EightySixOfBlackwell,
+  Ll128OfMixedGpus,
+};
+// 2.minor.patch.
+struct Release {
+  int minor = 0;
+  int patch = 0;
+  constexpr Release(int m, int p = 0) : minor(m), patch(p) {}
+  friend constexpr auto operator<=>(const Release&, const Release&) = default;
 };
 struct Difference {
   Change change;
-  int since;  // 2.x
+  Release since;
   std::string_view before_and_now;
   std::string_view source;  // in NCCL's tree
 };
@@ -78,6 +108,12 @@ inline constexpr std::array kDifferences{
     Difference{Change::TreeKeepsItsChunk, 20,
                "a Simple tree halves its chunk where the operation is small | the chunk stays",
                "src/enqueue.cc"},
+    Difference{Change::CrossingRingsGoInPairs, 20,
+               "a channel that crosses leaves by any NIC | each second one goes the other way",
+               "src/graph/search.cc"},
+    Difference{Change::NvlsRaisesChannels, 20,
+               "as many channels as the search finds twice | at least as many as NVLS has",
+               "src/graph/connect.cc"},
     Difference{Change::LlTakesHalf, 21,
                "LL's share of a ring's bandwidth: 1/4, of gathers in one node 1/3 | 1/2",
                kTuningFile},
@@ -87,6 +123,10 @@ inline constexpr std::array kDifferences{
     Difference{Change::NvlsTreeHasNvlsBuffers, 21,
                "NVLSTree's chunk: a step of the usual buffers | at most NVLS's 128 KiB",
                "src/enqueue.cc"},
+    Difference{Change::OnSwitchesNeighboursOnly, 21,
+               "on an NVSwitch neighbours are tried first | and no others", "src/graph/search.cc"},
+    Difference{Change::ElevenOfHopper, 21, "11 GB/s is not tried in one node of SM90 | it is",
+               "src/graph/search.cc"},
     Difference{Change::LlThresholdForEachBlock, 22,
                "send/recv by LL up to 16 KiB in all | for each thread block", "src/enqueue.cc"},
     Difference{Change::CrossingRingsExchangeNics, 23,
@@ -116,6 +156,12 @@ inline constexpr std::array kDifferences{
     Difference{Change::NvlsOfAtMost32Heads, 25,
                "NVLS has a head for each GPU of a node | 32 at most (NCCL_MAX_NVLS_ARITY)",
                "src/graph/search.cc, src/graph/tuning.cc"},
+    Difference{Change::PathTypesOfTheNode, 25,
+               "ways between GPUs from NVLink, to NICs from PIX, up to SYS | the nearest to the "
+               "farthest that the node has",
+               "src/graph/search.cc"},
+    Difference{Change::NvlsChannelsOfBlackwell, 25, "NVLS runs on 16 channels | on SM100 32",
+               "src/transport/nvls.cc"},
     Difference{Change::SapphireRapidsRate, 26,
                "between Intel's CPUs: 10 GB/s | with GPUs since SM89 22 GB/s", "src/graph/topo.h"},
     Difference{Change::TwoRingsOfTwoDomains, 26,
@@ -132,6 +178,29 @@ inline constexpr std::array kDifferences{
                kTuningFile},
     Difference{Change::NvlsGathersAtNetworkRate, 27,
                "NVLS gathers at the least of the two rates | at 0.9 of the network's", kTuningFile},
+    Difference{Change::ChannelsBeginAtTheNicsOwnGpu, 27,
+               "a channel begins at each GPU that its NIC reaches in fewest hops | at those that "
+               "it reaches best",
+               "src/graph/search.cc"},
+    Difference{
+        Change::EighteenOfBlackwell, 27,
+        "18 GB/s is not tried in one node of SM100 | it is; between nodes 47.9 instead of 48",
+        "src/graph/search.cc"},
+    Difference{Change::NvlsChannelsOfOneNode, 27,
+               "NVLS runs on 32 channels of SM100 | on 24 in one node", "src/transport/nvls.cc"},
+    Difference{Change::DifferentChannelsAreNotReplayed,
+               {27, 5},
+               "the last channel's order is tried first for each channel | only where all have to "
+               "be the same",
+               "src/graph/search.cc"},
+    Difference{Change::ExactPortsOfBlackwell,
+               {27, 5},
+               "between nodes of SM100 47.9 and 45 GB/s are tried | 48 and 45.1",
+               "src/graph/search.cc"},
+    Difference{Change::WholePortsOfBlackwell,
+               {27, 6},
+               "between nodes of SM100 48 GB/s at most | 96",
+               "src/graph/search.cc"},
     Difference{Change::BlackwellNumbers, 28, "Blackwell's limits are twice Hopper's | its own",
                kTuningFile},
     Difference{Change::NvlsCostModel, 28,
@@ -142,22 +211,49 @@ inline constexpr std::array kDifferences{
     Difference{Change::PxnBeyondC2c, 28,
                "by another GPU to a NIC (PXN) only where that one needs no C2C | also there",
                "src/graph/paths.cc"},
+    Difference{Change::NvlsHasItsOwnChannels, 28,
+               "all algorithms run on as many channels as NVLS | each on its own",
+               "src/graph/connect.cc"},
+    Difference{Change::NvlsOfTwoGpus, 28, "NVLS needs three GPUs a node | two",
+               "src/transport/nvls.cc"},
+    Difference{Change::NvlsNeedsTwoHeads, 28, "NVLSTree runs with one head, too | with two",
+               kTuningFile},
+    Difference{Change::TreesComeBackFar, 29,
+               "before SM90, too, a tree comes back no farther than it leaves | up to SYS",
+               "src/graph/search.cc"},
+    Difference{Change::RingLl128OfBlackwell, 29,
+               "Blackwell's limits of a ring's LL128: 73.4, 34.6, 73.4 GB/s a channel | 40",
+               kTuningFile},
+    Difference{Change::NvlsTreeCorrection, 29,
+               "NVLSTree is not corrected by size | as a tree is, on SM100 with x86 CPUs",
+               kTuningFile},
+    Difference{Change::MoreSpeedsOfBlackwell, 29,
+               "45 GB/s in a node and 80 between nodes of SM100 are not tried | they are",
+               "src/graph/search.cc"},
+    Difference{Change::NvlsTreeOfBlackwell, 30,
+               "NVLSTree of SM100 on many nodes: 43.8 GB/s a channel | 80", kTuningFile},
+    Difference{Change::EightySixOfBlackwell, 30,
+               "86 GB/s between nodes of SM100 is not tried | it is", "src/graph/search.cc"},
+    Difference{Change::Ll128OfMixedGpus, 30,
+               "LL128 needs GPUs of one compute capability | or all of SM90 and newer",
+               kTuningFile},
 };
 
-// 2.x. Its number is for people; code asks has().
+// 2.x, or 2.x.y; without y the last of them. Its number is for people; code asks has().
 class Version {
  public:
+  static constexpr int kLastPatch = 99;
   constexpr Version() = default;
-  constexpr Version(int minor) : minor_(minor) {}
+  constexpr Version(int minor, int patch = kLastPatch) : release_(minor, patch) {}
   constexpr bool has(Change c) const {
-    return minor_ >= kDifferences[static_cast<std::size_t>(c)].since;
+    return release_ >= kDifferences[static_cast<std::size_t>(c)].since;
   }
   // Whether the cost model of this very version was read.
-  constexpr bool is_known() const { return minor_ >= 19 && minor_ <= 28; }
+  constexpr bool is_known() const { return release_.minor >= 19 && release_.minor <= 30; }
   friend std::string to_string(Version v);  // "2.28"
 
  private:
-  int minor_ = 28;
+  Release release_{28, kLastPatch};
 };
 // "2.23.4", "2.23"; none = not a version.
 std::optional<Version> parse_version(const std::string& text);

@@ -41,7 +41,7 @@ nccl::ParsedSettings nccl_settings(const Plan& plan) {
         {},
         {"/plan/nccl", "\"" + plan.nccl + "\" is not a version of NCCL such as 2.26 or 2.23.4"}};
   if (!plan.nccl.empty() && !version->is_known())
-    return {{}, {"/plan/nccl", "ddpsim knows the cost models of NCCL 2.19 to 2.28"}};
+    return {{}, {"/plan/nccl", "ddpsim knows the cost models of NCCL 2.19 to 2.30"}};
   for (const auto& [name, value] : plan.environment) {
     const auto& known = nccl::known_variables();
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;

@@ -44,7 +44,7 @@ void add_nccl_flags(Command& c, NcclFlags& f) {
   c.add_option("--profile", f.question.profiles, "profile: a file, or the name of a shipped one")
       ->allow_extra_args(false);
   c.add_option("--ranks", f.question.ranks, "number of ranks; default: all devices of the cluster");
-  c.add_option("--nccl", f.version, "NCCL's version, 2.19 to 2.28 (default 2.28)");
+  c.add_option("--nccl", f.version, "NCCL's version, 2.19 to 2.30 (default 2.28)");
   c.add_option("--set", f.question.sets,
                "cluster.hosts=4, profile.host.launch_ps=5000000, or one of NCCL's variables: " +
                    known_nccl_variables())
@@ -79,7 +79,7 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
       throw InputError{"--nccl " + flags.version,
                        "is not a version of NCCL such as 2.28 or 2.23.4"};
     if (!parsed->is_known())
-      throw InputError{"--nccl " + flags.version, "ddpsim knows the cost models of 2.19 to 2.28"};
+      throw InputError{"--nccl " + flags.version, "ddpsim knows the cost models of 2.19 to 2.30"};
     version = *parsed;
   }
   nccl::ParsedSettings parsed = nccl::parse_settings(environment, version);

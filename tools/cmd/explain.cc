@@ -217,7 +217,7 @@ void add_explain(Command& app, Terminal& t) {
     option->description("of a step: " + option->get_description());
   }
   c->add_option("--nccl", flags->nccl.version,
-                "of one collective: NCCL's version, 2.19 to 2.28 (default 2.28)");
+                "of one collective: NCCL's version, 2.19 to 2.30 (default 2.28)");
   c->add_option("--graph", flags->nccl.graph,
                 "of one collective: channels as NCCL found them (NCCL_GRAPH_DUMP_FILE), instead of "
                 "ddpsim's own search");

@@ -83,7 +83,7 @@ void tell_next(Terminal& t, const TestsFlags& f, const Run& run, const Profile& 
   auto version = nccl::parse_version(c.nccl);
   if (version && !version->is_known())
     t.err << "ddpsim: NCCL " << printable(c.nccl)
-          << ": ddpsim knows the cost models of 2.19 to 2.28, and takes the nearest\n";
+          << ": ddpsim knows the cost models of 2.19 to 2.30, and takes the nearest\n";
   if (c.cluster.empty())
     t.err << "ddpsim: no fit can use it without the cluster that it ran on: --cluster NAME (ddpsim "
              "list clusters)\n";

@@ -348,6 +348,7 @@ Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Setti
   for (std::size_t i = 0; i < g.nodes.size(); ++i)
     for (int r : g.nodes[i]) nth(g.node_of, r) = static_cast<int>(i);
   System& s = g.system;
+  s.version = g.settings.version;
   s.ranks = g.ranks();
   s.nodes = static_cast<int>(g.nodes.size());
   s.compute_capability = compute_capability;

@@ -1,0 +1,268 @@
+// A channel's NIC and first GPU, its next GPUs one by one, its way out, then the next channel.
+// Recursion: one level for each GPU of each channel, as many as there are tries at most.
+#include "sim/nccl/walk.h"
+
+#include <algorithm>
+#include <tuple>
+
+// NOLINTBEGIN(misc-no-recursion)
+namespace ddpsim::nccl {
+
+Walk::Walk(const Node& node, const Machine& machine, const Reach& reach, bool network)
+    : node_(node),
+      machine_(machine),
+      reach_(reach),
+      network_(network),
+      capacity_(node, machine),
+      nic_left_(static_cast<std::size_t>(node.nics), node.nic_bandwidth),
+      visited_(static_cast<std::size_t>(node.gpus), 0) {}
+
+int Walk::look(const Channels& wanted, Channels& best, int tries) {
+  now_ = wanted;
+  now_.count = 0;
+  now_.order.assign(static_cast<std::size_t>(now_.most) * visited_.size(), 0);
+  now_.nics.assign(static_cast<std::size_t>(now_.most), {-1, -1});
+  best_ = &best;
+  tries_ = tries;
+  begin();
+  return tries_;
+}
+
+// More in all; then, of the same kind, fewer hops.
+bool Walk::better(const Channels& than) const {
+  if (now_.count < now_.least) return false;
+  double mine = now_.count * now_.intra;
+  double bar = than.count * than.intra;
+  if (!machine_.version.has(Change::CrossingRingsNeedNoMargin))
+    bar *= 1 - ((than.cross != 0 ? 1 : 0) - (now_.cross != 0 ? 1 : 0)) * 0.15;
+  if (mine > bar + kSlack) return true;
+  if (mine < bar - kSlack) return false;
+  return now_.shape == than.shape && now_.cross == than.cross && now_.hops < than.hops;
+}
+
+// Rings that cross go in pairs: each leaves where the other comes.
+bool Walk::in_pairs() const {
+  if (now_.count % 2 == 0) return false;
+  if (machine_.version.has(Change::CrossingRingsExchangeNics)) return ring() && now_.cross == 2;
+  return now_.cross != 0 && machine_.version.has(Change::CrossingRingsGoInPairs);
+}
+
+void Walk::begin() {
+  if (network_) return begin_at_nics();
+  if (now_.count == 0)
+    begin_at(-1, 0, Order::Numbers);
+  else
+    begin_at(-1, order_at(now_.count - 1, 0), Order::Replay);
+  if (!now_.same || now_.count == 0)
+    for (int g = 0; g < node_.gpus; ++g) begin_at(-1, g, Order::Free);
+}
+
+void Walk::begin_at_nics() {
+  const std::vector<int>& nics = reach_.nics(-1, now_.far_inter);
+  auto whole = static_cast<double>(static_cast<int>(now_.inter));
+  for (std::size_t i = 0; i < nics.size(); ++i) {
+    int nic = nics[(static_cast<std::size_t>(now_.count) + i) % nics.size()];
+    double& left = nth(nic_left_, nic);
+    if (left < whole) continue;
+    if (in_pairs() && nic != nth(now_.nics, now_.count - 1)[1]) continue;
+    nth(now_.nics, now_.count)[0] = nic;
+    left -= whole;
+    if (now_.count > 0 &&
+        (now_.same || !machine_.version.has(Change::DifferentChannelsAreNotReplayed)))
+      begin_at(nic, order_at(now_.count - 1, 0), Order::Replay);
+    if (now_.count == 0 || !now_.same) begin_near(nic);
+    left += whole;
+  }
+}
+
+void Walk::begin_near(int nic) {
+  if (now_.count == 0 && !node_.nvswitch) {
+    // A reference, which may not take long.
+    constexpr int kTriesOfNumbers = 1 << 10;
+    int kept = tries_;
+    tries_ = kTriesOfNumbers;
+    begin_at(nic, 0, Order::Numbers);
+    tries_ = tries_ == kPerfect ? kPerfect : kept;
+  }
+  if (machine_.version.has(Change::ChannelsBeginAtTheNicsOwnGpu)) {
+    int own = reach_.own_gpu(nic);
+    if (!machine_.version.has(Change::DifferentChannelsAreNotReplayed)) own = -1;
+    if (own >= 0) begin_at(nic, own, Order::Free);
+    for (int g : reach_.gpus_near(nic))
+      if (g != own) begin_at(nic, g, Order::Free);
+    return;
+  }
+  // The fastest, and of these those of fewest hops, going round.
+  double rate = 0;
+  int hops = 0;
+  for (int g = 0; g < node_.gpus; ++g) {
+    const Reached& r = reach_.from_nic(g, nic);
+    if (r.rate > rate || (r.rate == rate && r.hops < hops)) rate = r.rate, hops = r.hops;
+  }
+  if (rate < static_cast<int>(now_.inter)) return;
+  for (int i = 0; i < node_.gpus; ++i) {
+    int g = (now_.count + i) % node_.gpus;
+    const Reached& r = reach_.from_nic(g, nic);
+    if (r.rate == rate && r.hops == hops) begin_at(nic, g, Order::Free);
+  }
+}
+
+void Walk::begin_at(int nic, int gpu, Order order) {
+  Step s{0, -1, -1, order};
+  if (network_)
+    s.leave = ring() ? node_.gpus - 1 : 0;
+  else if (ring())
+    s.close = node_.gpus - 1;
+  if (nic >= 0) {
+    std::size_t at = node_.at(gpu, nic);
+    if (node_.nic_back_path[at] > now_.far_inter ||
+        (!ring() && node_.nic_path[at] > now_.far_inter) ||
+        !capacity_.take_in(gpu, nic, now_.inter))
+      return;
+    now_.hops += reach_.from_nic(gpu, nic).hops;
+  }
+  std::uint64_t bit = std::uint64_t{1} << now_.count;
+  nth(visited_, gpu) ^= bit;
+  visit(gpu, s);
+  nth(visited_, gpu) ^= bit;
+  if (nic < 0) return;
+  capacity_.give_in(gpu, nic, now_.inter);
+  now_.hops -= reach_.from_nic(gpu, nic).hops;
+}
+
+void Walk::visit(int gpu, const Step& s) {
+  if (tries_ <= 0) return;
+  --tries_;
+  if (s.at == node_.gpus) return complete();
+  order_at(now_.count, s.at) = gpu;
+  if (s.at == s.leave)
+    leave(gpu, s);
+  else if (s.at < node_.gpus - 1)
+    go_on(gpu, s);
+  else if (s.at == s.close)
+    close(gpu, s);
+  else
+    visit(gpu, {node_.gpus, -1, -1, s.order});
+}
+
+void Walk::complete() {
+  ++now_.count;
+  if (better(*best_)) {
+    *best_ = now_;
+    if (now_.count == now_.most) tries_ = kPerfect;
+  }
+  if (now_.count < now_.most) begin();
+  --now_.count;
+}
+
+bool Walk::may_leave(int nic, int start, int at) const {
+  if (now_.shape == Shape::Plain && nic != start) return false;
+  bool exchange = machine_.version.has(Change::CrossingRingsExchangeNics);
+  if (exchange && ring() && now_.cross == 2) {
+    if (now_.count % 2 == 1 && nic != nth(now_.nics, now_.count - 1)[0]) return false;
+  } else {
+    if (now_.cross == 0 && nic != start) return false;
+    if (!exchange && in_pairs() && nic != nth(now_.nics, now_.count - 1)[0]) return false;
+  }
+  return now_.shape != Shape::Balanced || at == 0 || nic == nth(now_.nics, now_.count)[1];
+}
+
+void Walk::leave(int gpu, const Step& s) {
+  int start = nth(now_.nics, now_.count)[0];
+  for (int nic : reach_.nics(gpu, now_.far_inter))
+    if (may_leave(nic, start, s.at)) leave_by(gpu, nic, s);
+}
+
+// A balanced tree's first two GPUs give half each.
+void Walk::leave_by(int gpu, int nic, const Step& s) {
+  bool balanced = now_.shape == Shape::Balanced;
+  double speed = balanced ? now_.inter / 2 : now_.inter;
+  std::size_t at = node_.at(gpu, nic);
+  if (node_.nic_path[at] > now_.far_inter ||
+      (!ring() && node_.nic_back_path[at] > now_.far_inter) || !capacity_.take_out(gpu, nic, speed))
+    return;
+  now_.hops += reach_.to_nic(gpu, nic).hops;
+  nth(now_.nics, now_.count)[1] = nic;
+  visit(gpu, {s.at, balanced && s.at == 0 ? 1 : -1, s.close, s.order});
+  capacity_.give_out(gpu, nic, speed);
+  now_.hops -= reach_.to_nic(gpu, nic).hops;
+}
+
+void Walk::go_on(int gpu, const Step& s) {
+  if (s.order == Order::Numbers) return go_to(gpu, s.at + 1, s);
+  if (s.order == Order::Replay) return go_to(gpu, order_at(now_.count - 1, s.at + 1), s);
+  for (int next : next_gpus(gpu, s)) go_to(gpu, next, s);
+}
+
+void Walk::go_to(int from, int to, const Step& s) {
+  if (path(from, to) > now_.far_intra || !capacity_.take_hop(from, to, now_.intra)) return;
+  now_.hops += reach_.between(from, to).hops;
+  std::uint64_t bit = std::uint64_t{1} << now_.count;
+  nth(visited_, to) ^= bit;
+  visit(to, {s.at + 1, s.leave, s.close, s.order});
+  nth(visited_, to) ^= bit;
+  capacity_.give_hop(from, to, now_.intra);
+  now_.hops -= reach_.between(from, to).hops;
+}
+
+void Walk::close(int gpu, const Step& s) {
+  int first = order_at(now_.count, 0);
+  if (first != gpu) {
+    if (path(gpu, first) > now_.far_intra || !capacity_.take_hop(gpu, first, now_.intra)) return;
+    now_.hops += reach_.between(gpu, first).hops;
+  }
+  visit(first, {s.at + 1, s.leave, -1, s.order});
+  if (first == gpu) return;
+  capacity_.give_hop(gpu, first, now_.intra);
+  now_.hops -= reach_.between(gpu, first).hops;
+}
+
+// Where the channel has to come back to its NIC, by what the NIC gives each GPU: first the best of
+// them, if it leaves by the next one, else, where all are alike inside the node, last. Then fast
+// ways inside, short ones, and GPUs in order of number, going round.
+std::vector<int> Walk::next_gpus(int gpu, const Step& s) const {
+  bool to_nic = s.leave != -1;
+  std::uint64_t bit = std::uint64_t{1} << now_.count;
+  int n = node_.gpus;
+  int nic = to_nic ? nth(now_.nics, now_.count)[0] : -1;
+  using Key = std::tuple<int, int, int, int, int, int>;
+  std::vector<Key> keys;
+  keys.reserve(static_cast<std::size_t>(n));
+  for (int i = 1; i < n; ++i) {
+    int g = (gpu + i) % n;
+    if (nth(visited_, g) & bit) continue;
+    const Reached& inside = reach_.between(gpu, g);
+    Reached from = to_nic ? reach_.from_nic(g, nic) : Reached{};
+    keys.emplace_back(-static_cast<int>(from.rate), from.hops, -static_cast<int>(inside.rate),
+                      inside.hops, i, g);
+  }
+  std::sort(keys.begin(), keys.end());
+  bool alike = std::all_of(keys.begin(), keys.end(), [&](const Key& k) {
+    return std::get<2>(k) == std::get<2>(keys.front()) &&
+           std::get<3>(k) == std::get<3>(keys.front());
+  });
+  if (to_nic && s.leave != s.at + 1 && alike) std::reverse(keys.begin(), keys.end());
+  std::vector<int> out;
+  out.reserve(keys.size());
+  for (const Key& k : keys) out.push_back(std::get<5>(k));
+  if (!node_.nvswitch) return out;
+  // On a switch neighbours come first, and since 2.21 alone.
+  int before = (gpu + n - 1) % n;
+  int after = (gpu + 1) % n;
+  std::vector<int> first{after};
+  if (ring()) first = {after, before};
+  if (now_.shape == Shape::Balanced) first = {before, after};
+  if (before == after) first.resize(1);
+  std::size_t found = 0;
+  for (int g : first) {
+    auto it = std::find(out.begin(), out.end(), g);
+    if (it == out.end()) continue;
+    std::rotate(out.begin(), it, it + 1);
+    ++found;
+  }
+  if (machine_.version.has(Change::OnSwitchesNeighboursOnly)) out.resize(found);
+  return out;
+}
+
+}  // namespace ddpsim::nccl
+// NOLINTEND(misc-no-recursion)

@@ -1,0 +1,92 @@
+// As many channels as a node carries at one speed: paths through all of its GPUs whose links still
+// have that much to give, in the order in which NCCL tries them, until its tries are used up.
+// Internal to the search. Source: NCCL src/graph/search.cc (ncclTopoSearchRec and what it calls,
+// ncclTopoCompareGraphs).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "sim/nccl/capacity.h"
+#include "sim/nccl/reach.h"
+
+namespace ddpsim::nccl {
+
+inline constexpr int kMostChannels = 32;
+
+enum class Shape : std::uint8_t {
+  Ring,
+  Balanced,  // a tree whose first child enters at its chain's second GPU: both take half of what
+             // leaves the node
+  Plain,     // a tree that enters and leaves at its chain's first GPU
+};
+
+// Channels, and within which limits they were looked for.
+struct Channels {
+  Shape shape = Shape::Ring;
+  int cross = 0;     // a ring's way out may be another NIC than its way in; 2: of each two channels
+                     // one goes in where the other goes out
+  bool same = true;  // every channel goes through the GPUs in the first one's order
+  double intra = 0;  // GB/s of each inside the node, and to its NICs
+  double inter = 0;
+  PathType far_intra = PathType::Loc;  // no way between GPUs, and to NICs, is farther
+  PathType far_inter = PathType::Loc;
+  int count = 0;
+  int least = 1;
+  int most = kMostChannels;
+  int hops = 0;
+  std::vector<int> order;                // [channel * gpus + step]
+  std::vector<std::array<int, 2>> nics;  // of each channel, in and out
+};
+
+class Walk {
+ public:
+  // `network`: channels come and leave by NICs.
+  Walk(const Node& node, const Machine& machine, const Reach& reach, bool network);
+
+  // Puts what is better than `best` there, with the limits of `wanted`. Returns the tries that are
+  // left; kPerfect: there cannot be more.
+  static constexpr int kPerfect = -1;
+  int look(const Channels& wanted, Channels& best, int tries);
+
+ private:
+  enum class Order : std::uint8_t { Free, Numbers, Replay };
+  struct Step {
+    int at = 0;      // GPUs of the channel before this one
+    int leave = -1;  // at which of them it goes to its NIC
+    int close = -1;  // ... and back to the first GPU
+    Order order = Order::Free;
+  };
+  bool better(const Channels& than) const;
+  void begin();
+  void begin_at_nics();
+  void begin_at(int nic, int gpu, Order order);
+  void begin_near(int nic);
+  void visit(int gpu, const Step& s);
+  void leave(int gpu, const Step& s);
+  void leave_by(int gpu, int nic, const Step& s);
+  void go_on(int gpu, const Step& s);
+  void go_to(int from, int to, const Step& s);
+  void close(int gpu, const Step& s);
+  void complete();
+  bool may_leave(int nic, int start, int at) const;
+  std::vector<int> next_gpus(int gpu, const Step& s) const;
+  int& order_at(int channel, int step) { return nth(now_.order, channel * node_.gpus + step); }
+  PathType path(int a, int b) const { return nth(node_.gpu_path, a * node_.gpus + b); }
+  bool ring() const { return now_.shape == Shape::Ring; }
+  bool in_pairs() const;
+
+  const Node& node_;
+  const Machine& machine_;
+  const Reach& reach_;
+  bool network_;
+  Capacity capacity_;
+  std::vector<double> nic_left_;        // whole GB/s that channels begin with
+  std::vector<std::uint64_t> visited_;  // of each GPU, a bit for each channel
+  Channels now_;
+  Channels* best_ = nullptr;
+  int tries_ = 0;
+};
+
+}  // namespace ddpsim::nccl
