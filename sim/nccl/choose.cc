@@ -271,7 +271,8 @@ Choice complete(const System& s, const Table& table, const Settings& set, Operat
   channels = std::max(channels, set.min_channels);
   int threads = most_threads(s, set, a, p);
   std::int64_t threshold = element_sum_threshold(a, p, s.ranks);
-  if (!is_nvls(a)) {
+  // NCCL states no threads for PAT: it does not shrink.
+  if (!is_nvls(a) && a != Algorithm::Pat) {
     while (bytes < static_cast<std::int64_t>(channels) * threads * threshold && channels > 1)
       --channels;
     while (bytes < static_cast<std::int64_t>(channels) * threads * threshold && threads % 128 == 0)
