@@ -33,8 +33,8 @@ constexpr const char* kExecutedByMpiToo =
 constexpr const char* kExecuted =
     "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
 constexpr const char* kExecutedDdp =
-    "PyTorch 1.13 over Gloo executed (calib/runs); of PowerSGD and join what is sent is equal to "
-    "recordings of it; other versions, NCCL and the rest from source reading";
+    "PyTorch 1.13 over Gloo executed (calib/runs), with PowerSGD, join and a fused optimizer, too; "
+    "other versions, NCCL and the rest from source reading";
 
 constexpr const char* kFromTensorflow =
     "schedule from source reading (TensorFlow 2.x), not executed; computation takes what it takes "
@@ -243,10 +243,10 @@ const SystemRecord kSystemRecords[] = {
      "ranks train alone for accumulation_steps batches, then average weights, or take DiLoCo's "
      "outer "
      "step",
-     "averaging and post-local SGD recorded of PyTorch 1.13 on CPUs; DiLoCo from source reading "
-     "(torchft, 2025); times never measured",
-     "averaging and post-local SGD equal to recordings of PyTorch 1.13 on CPUs, DiLoCo from source "
-     "reading (torchft, 2025); times never measured. A step is a round",
+     "averaging and post-local SGD of PyTorch 1.13 over Gloo executed (calib/runs); DiLoCo from "
+     "source reading (torchft, 2025), never executed",
+     "averaging and post-local SGD executed of PyTorch 1.13 over Gloo, DiLoCo from source reading "
+     "(torchft, 2025), never executed. A step is a round",
      false,
      local_sgd_words(),
      local_sgd_knobs(),
