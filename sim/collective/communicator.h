@@ -84,7 +84,7 @@ struct Communicator {
   int all_to_all = 0;
   nccl::P2pOperation messages;
   Backend backend = Backend::Nccl;
-  OpenMpi mpi;  // of backend mpi
+  OpenMpi mpi;      // of backend mpi
   int server = -1;  // device beside whose NIC a parameter server is (servers.h); -1 = none
   // Of a job's Program::groups, in their order (make_joint).
   std::vector<Communicator> groups;

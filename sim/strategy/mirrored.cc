@@ -64,8 +64,8 @@ constexpr OpWord kMirroredWords[] = {
     kConcatPack,  kReducePack, kAwaitPack, kSplitPack, kDividePacked,  kConcatAll, kSplitParts,
     kConcatParts, kSplitAll,   kToOne,     kFromOne,   kBetweenHalves, kBackToHalf};
 
-constexpr std::uint8_t kHalfCopied = 1;    // of Program::groups: half of the GPUs
-constexpr std::uint8_t kAcross = 2;  // one of each half
+constexpr std::uint8_t kHalfCopied = 1;  // of Program::groups: half of the GPUs
+constexpr std::uint8_t kAcross = 2;      // one of each half
 
 class MirroredLowering {
  public:

@@ -25,7 +25,7 @@ struct Pair {
                          // backward), "system_local_sgd", "system_other"; on a GPU "system_gpu",
                          // "replay_gpu"; several ranks on one, over loopback: "system_one_gpu",
                          // "replay_one_gpu"
-  std::string sample;  // "held_out", "in_sample"
+  std::string sample;    // "held_out", "in_sample"
   bool noisy = false;
   bool loopback = false;
   analysis::Comparison comparison;

@@ -6,9 +6,9 @@ The answers (tests/data/nccl/choices.json) are NCCL's: nccl_search.cc, which cal
 src/graph/*.cc of the tags 2.19 to 2.30 on hosts described in XML, as NCCL_TOPO_FILE takes them.
 Nothing of sim/nccl had a part in them. Here are the hosts, and the comparison.
 
-    python3 nccl_choice.py DDPSIM                  # compare; fails below the share that has to agree
+    python3 nccl_choice.py DDPSIM          # compare; fails below the share that has to agree
     python3 nccl_choice.py DDPSIM --all            # and name each difference
-    python3 nccl_choice.py --ask FOLDER            # NCCL anew: FOLDER/VERSION/nccl_search, see there
+    python3 nccl_choice.py --ask FOLDER    # NCCL anew: FOLDER/VERSION/nccl_search, see there
 """
 import argparse
 import collections
@@ -37,7 +37,8 @@ Host = collections.namedtuple("Host", "wiring gpus sm place nics rate cpu genera
 PROFILES = {70: "v100-sxm2.datasheet", 80: "a100-sxm4-80gb.datasheet", 86: "a40.datasheet",
             89: "l40s.datasheet", 90: "h100-sxm.datasheet", 100: "b200.datasheet"}
 NVLINKS = {70: 6, 80: 12, 90: 18, 100: 18}
-CPUS = {"skylake": ("x86_64", "GenuineIntel", 6, 85), "sapphire": ("x86_64", "GenuineIntel", 6, 143),
+CPUS = {"skylake": ("x86_64", "GenuineIntel", 6, 85),
+        "sapphire": ("x86_64", "GenuineIntel", 6, 143),
         "amd": ("x86_64", "AuthenticAMD", 143, 49), "arm": ("arm64", "ARM", 0, 0)}
 PCIE = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe", 6: "64.0 GT/s PCIe"}
 # A DGX-1's NVLinks, of V100.
@@ -92,7 +93,8 @@ def xml_of(h):
             groups.append([n * cpus // h.nics, [], [n], False])
     else:
         for n in nics:
-            groups[n * len(groups) // h.nics if h.nics < len(groups) else n % len(groups)][2].append(n)
+            spread = h.nics < len(groups)
+            groups[n * len(groups) // h.nics if spread else n % len(groups)][2].append(n)
     arch, vendor, family, model = CPUS[h.cpu]
     switches = 0
     for c in range(cpus):
@@ -233,7 +235,8 @@ def ours(ddpsim, answer, at):
         return done.stderr
     out = []
     for op, size, _, _ in answer["points"]:
-        done = run("explain", "--op", op, "--bytes", f"{size}B", "--cluster", str(cluster), "--nccl",
+        done = run("explain", "--op", op, "--bytes", f"{size}B", "--cluster", str(cluster),
+                   "--nccl",
                    answer["version"], "--format", "json")
         if done.returncode != 0:
             return done.stderr
