@@ -102,10 +102,6 @@ TEST(NcclsChoice, IsSaidOfASweepWhereAFasterLinkIsSlower) {
   io::Json j = io::parse_json(with("json").out, "stdout");
   ASSERT_EQ(j["notes"].size(), 2u);
   EXPECT_TRUE(has(j["notes"][1], "point 0: ")) << j["notes"][1];
-  // Held to one algorithm and protocol it may still find other channels, and that is said.
-  sweep.insert(sweep.end() - 1,
-               {"--set", "NCCL_ALGO=allreduce:ring", "--set", "NCCL_PROTO=allreduce:simple"});
-  EXPECT_TRUE(has(with("table").out, "(both ring/simple, on other channels)")) << with("table").out;
 }
 
 }  // namespace
