@@ -142,7 +142,13 @@ BREAKAGE = [
         ),
         ON_HOST,
     ),
-    ("a recorded step without its optimizer", RECORD, "        self.bare.update()\n", "", ONE),
+    (
+        "a recorded step without its optimizer",
+        RECORD,
+        "            self.bare.update()\n        self.marks.append((\"optimizer\"",
+        "            pass\n        self.marks.append((\"optimizer\"",
+        ONE,
+    ),
     (
         "gradients set to zero outside the step",
         RECORD,
