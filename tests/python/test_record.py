@@ -116,7 +116,8 @@ class PlanTest(unittest.TestCase):
             (("--set", "bucket_cap=5"), "the nearest is 'bucket_cap_mb'"),
             (("--set", "bucket_cap_mb"), "not KNOB=VALUE"),
             (("--plan", '{"pytorch": "9.9"}'), "the plan says PyTorch 9.9"),
-            (("--set", "system=horovod"), "known are pytorch_ddp, averaging, zero_redundancy and local_sgd"),
+            (("--set", "system=horovod"),
+             "known are pytorch_ddp, averaging, zero_redundancy and local_sgd"),
         ):
             with self.assertRaises(rec.RecordError) as caught:
                 self.plan(*flags)
