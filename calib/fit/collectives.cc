@@ -216,9 +216,8 @@ Profile with_fits(Profile p, const LinkFits& fits) {
     if (it == p.transports.end()) continue;
     TransportSection& t = it->second;
     t.step_factor *= fit.step_factor;
-    auto slower = [&](Duration d) {
-      return Duration{std::max<std::int64_t>(0, d.ps + std::llround(fit.slower_us * 1e6))};
-    };
+    const std::int64_t more = std::llround(fit.slower_us * 1e6);
+    auto slower = [more](Duration d) { return Duration{std::max<std::int64_t>(0, d.ps + more)}; };
     t.latency = slower(t.latency);
     if (t.ll_latency) t.ll_latency = slower(*t.ll_latency);
     t.efficiency.mid = std::min(1.0, t.efficiency.mid * fit.efficiency);
