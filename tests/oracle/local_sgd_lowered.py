@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from lowered import shown, tally  # noqa: E402
+from lowered import Planted, first_difference, judge, shown  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -126,47 +126,35 @@ def differences(ddpsim, s, p=None):
     p = p or program(ddpsim, *s)
     mine = lowered(p["steps"][-1])
     theirs = played(w, w["device"]["kind"] == "gpu", outer, steps, keeps)
-    for k in range(max(len(mine), len(theirs))):
-        a = mine[k] if k < len(mine) else None
-        b = theirs[k] if k < len(theirs) else None
-        if a != b:
-            return [f"{k}: ddpsim {a}, oracle {b}"], len(theirs)
-    return [], len(theirs)
+    return first_difference(mine, theirs), len(theirs)
 
 
 def self_test(ddpsim):
-    missed, tried = [], 0
+    def changes(o):
+        key = "bytes" if o["does"] == "communicate" else "traffic_bytes"
+        return [(key, o[key] + 4, f"other {key}")] if o.get(key) else []
+
+    planted = Planted()
     for s in list(scenarios())[1::2]:
         p = program(ddpsim, *s)
-        ops = p["steps"][-1]["ops"]
-        for k, o in enumerate(list(ops)):
-            if o["does"] == "launch" or "accumulate/" in o["op"] or "bwd/" in o["op"]:
-                continue
-            tried += 1
-            del ops[k]
-            if not differences(ddpsim, s, p)[0]:
-                missed.append(f"{s}: without {o['op']}")
-            ops.insert(k, o)
-            for key in ("bytes",) if o["does"] == "communicate" else ("traffic_bytes",):
-                if o.get(key):
-                    o[key] += 4
-                    if not differences(ddpsim, s, p)[0]:
-                        missed.append(f"{s}: {o['op']}: {key}")
-                    o[key] -= 4
-    for m in missed:
-        print("not noticed:", m)
-    print(f"self-test, {tried} operations:", "failed" if missed else "ok")
-    return 1 if missed else 0
+
+        def ask(s=s, p=p):
+            return differences(ddpsim, s, p)[0]
+
+        planted.operations(
+            p["steps"][-1]["ops"],
+            ask,
+            lambda o: o["does"] == "launch" or "accumulate/" in o["op"] or "bwd/" in o["op"],
+            changes,
+        )
+    return planted.verdict()
 
 
 def main():
     ddpsim = sys.argv[1]
     if "--self-test" in sys.argv:
         return self_test(ddpsim)
-    every = list(scenarios())
-    events, bad = tally(ddpsim, every, differences)
-    print(f"{len(every)} rounds, {events} operations; {bad} differ")
-    return 1 if bad else 0
+    return judge(ddpsim, scenarios(), differences, asked="rounds")
 
 
 if __name__ == "__main__":
