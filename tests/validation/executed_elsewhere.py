@@ -17,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import slept
+
 DATA = Path(__file__).resolve().parents[1] / "data" / "executed_zero_redundancy.json"
 MOST = 0.03
 
@@ -27,9 +29,7 @@ def reduce_folder(folder):
         said = json.loads((path / "input.json").read_text())
         measured = json.loads((path / "measured.json").read_text())
         model = said["model"]["name"]
-        models[model] = [
-            [x["name"], x["param_bytes"], x["fwd_ms"], x["bwd_ms"]] for x in said["model"]["layers"]
-        ]
+        models[model] = slept.layers_of(said)
         cases.append(
             {
                 "name": said["name"],
@@ -45,57 +45,14 @@ def reduce_folder(folder):
                 "quality": measured["quality"],
             }
         )
-    lines = [json.dumps(c, separators=(",", ":")) for c in cases]
-    text = json.dumps({"models": models}, separators=(",", ":"))[:-1]
-    DATA.write_text(text + ',\n"cases":[\n' + ",\n".join(lines) + "\n]}\n")
+    slept.write_data(DATA, models, cases)
     return 0
-
-
-def workload(layers, forward_s):
-    late = forward_s * 1e3 / sum(forward for _, _, forward, _ in layers)
-    tensors, arrival, ready, at = [], [], [], 0.0
-    for name, sizes, _, _ in layers:
-        tensors += [
-            {"name": f"{name}.{k}", "shape": [b // 4], "dtype": "float32"}
-            for k, b in enumerate(sizes)
-        ]
-    last = len(tensors)
-    for _, sizes, _, backward in reversed(layers):
-        at += backward * late
-        last -= len(sizes)
-        arrival += range(last, last + len(sizes))
-        ready += [round(at * 1e9)] * len(sizes)
-    return {
-        "schema": "ddpsim.workload/1",
-        "name": "executed-elsewhere",
-        "model": "slept layers",
-        "basis": "captured",
-        "batch": 1,
-        "precision": "fp32",
-        "device": {"kind": "cpu", "name": "slept"},
-        "source": "tests/data/executed_zero_redundancy.json",
-        "optimizer": {
-            "name": "sgd",
-            "momentum": False,
-            "weight_decay": False,
-            "foreach": False,
-            "fused": False,
-        },
-        "tensors": tensors,
-        "buffers": [],
-        "arrival": arrival,
-        "times": {
-            "forward_ps": round(forward_s * 1e12),
-            "backward_ps": round(at * 1e9),
-            "optimizer_ps": 0,
-            "ready_ps": ready,
-        },
-    }
 
 
 def predicted(ddpsim, layers, case, folder):
     file = Path(folder) / "workload.json"
-    file.write_text(json.dumps(workload(layers, case["forward_s"])))
+    source = "tests/data/executed_zero_redundancy.json"
+    file.write_text(json.dumps(slept.workload(layers, source, case["forward_s"])))
     asked = [ddpsim, "predict", "--format", "json", "--workload", str(file)]
     asked += ["--cluster", "testbed-torch", "--plan", "zero_redundancy"]
     for setting in (
