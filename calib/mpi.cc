@@ -4,14 +4,11 @@
 #include "calib/mpi.h"
 
 #include <atomic>
-#include <cstring>
 #include <new>
 #include <stdexcept>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "calib/memory_file.h"
@@ -44,18 +41,6 @@ std::string agent(const std::vector<int>& hosts, const MpiShared& shared) {
                        stage_address(hosts[r], true), shared.holder[r].load(),
                        as_host(hosts[r], "sh -c \"$1\""));
   return out + "esac\necho \"ddpsim_mpi: no host $address\" >&2\nexit 1\n";
-}
-
-[[noreturn]] void become_command(const std::vector<std::string>& command, int log) {
-  int nothing = ::open("/dev/null", O_RDONLY);
-  ::dup2(nothing, 0);
-  ::dup2(log, 1);
-  ::dup2(log, 2);
-  std::vector<char*> argv;
-  for (const std::string& a : command) argv.push_back(const_cast<char*>(a.c_str()));
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  throw std::runtime_error(command[0] + " cannot be started: " + std::strerror(errno));
 }
 
 std::string quoted(const std::string& text) {
@@ -95,31 +80,10 @@ std::vector<std::string> mpirun(const std::vector<int>& hosts, bool shaped,
   return out;
 }
 
-std::string first_words(const std::string& program, const std::vector<std::string>& arguments) {
-  int out[2];
-  if (::pipe(out) != 0) throw std::runtime_error("no pipe");
-  pid_t child = ::fork();
-  if (child < 0) throw std::runtime_error("no process can be started");
-  if (child == 0) {
-    ::close(out[0]);
-    std::vector<std::string> command{program};
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    try {
-      become_command(command, out[1]);
-    } catch (const std::exception&) {
-    }
-    ::_exit(127);
-  }
-  ::close(out[1]);
-  std::string text;
-  char block[256];
-  for (ssize_t n; (n = ::read(out[0], block, sizeof block)) > 0;)
-    text.append(block, static_cast<std::size_t>(n));
-  ::close(out[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text.substr(0, text.find('\n'))
-                                                       : std::string();
+// What it said first; empty: it did not run well.
+std::string first_words(const std::vector<std::string>& command) {
+  const std::string text = output_of(command).value_or("");
+  return text.substr(0, text.find('\n'));
 }
 
 }  // namespace
@@ -154,12 +118,12 @@ Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiO
     if (shaped)
       command.insert(command.end(), {"--hosts", fmt::format("{}", fmt::join(hosts, ","))});
     command.insert(command.end(), options.arguments.begin(), options.arguments.end());
-    if (!shaped) become_command(command, log.descriptor());
+    if (!shaped) become_command(command, log.descriptor(), log.descriptor());
     std::string line;
     for (const std::string& word : command) line += quoted(word) + " ";
     MemoryFile run("exec " + line + "\n");
     become_command({"/bin/sh", "-c", "exec " + as_host(hosts[0], "sh " + path(run))},
-                   log.descriptor());
+                   log.descriptor(), log.descriptor());
   };
   StageResult stage;
   try {
@@ -182,10 +146,10 @@ Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiO
 
 std::string open_mpi_version(const std::string& python) {
   // "mpirun (Open MPI) 4.1.4"
-  const std::string name = first_words("mpirun", {"--version"});
+  const std::string name = first_words({"mpirun", "--version"});
   if (name.find("(Open MPI)") == std::string::npos)
     throw std::runtime_error("there is no Open MPI here (Debian: openmpi-bin)");
-  if (first_words(python, {"-c", "import mpi4py, numpy; print(mpi4py.__version__)"}).empty())
+  if (first_words({python, "-c", "import mpi4py, numpy; print(mpi4py.__version__)"}).empty())
     throw std::runtime_error(
         python + " has no mpi4py (Debian: python3-mpi4py; or name another with --python)");
   return name.substr(name.rfind(' ') + 1);

@@ -1,7 +1,10 @@
-// What a script that was started said: its own sentence, or the last line.
+// Programs that are started, and what they said: all of it, a sentence of their own, or the last
+// line.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace ddpsim::calib {
 
@@ -18,5 +21,13 @@ inline std::string said(const std::string& text, const std::string& mark) {
   at += mark.size();
   return text.substr(at, text.find('\n', at) - at);
 }
+
+// This process becomes `command` (looked for in PATH), with nothing to read, and writes to
+// the descriptors `out` and `err`. Throws std::runtime_error if it cannot be started.
+[[noreturn]] void become_command(const std::vector<std::string>& command, int out, int err);
+
+// What `command` writes to its standard output; none: it cannot be started or exits with another
+// status than 0. Throws std::runtime_error if there is no pipe or process left.
+std::optional<std::string> output_of(const std::vector<std::string>& command);
 
 }  // namespace ddpsim::calib

@@ -2,7 +2,6 @@
 // memory: nothing has a name that could be left over.
 #include "calib/torch.h"
 
-#include <cstring>
 #include <new>
 #include <stdexcept>
 
@@ -10,7 +9,6 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "calib/memory_file.h"
@@ -33,18 +31,6 @@ std::string free_port() {
   if (s >= 0) ::close(s);
   if (!bound) throw std::runtime_error("no free port");
   return std::to_string(ntohs(address.sin_port));
-}
-
-[[noreturn]] void become(const std::string& program, const std::vector<std::string>& arguments,
-                         int log) {
-  ::dup2(log, 1);
-  ::dup2(log, 2);
-  std::vector<char*> argv;
-  argv.push_back(const_cast<char*>(program.c_str()));
-  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-  argv.push_back(nullptr);
-  ::execv(program.c_str(), argv.data());
-  throw std::runtime_error(program + " cannot be started: " + std::strerror(errno));
 }
 
 }  // namespace
@@ -77,14 +63,13 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts,
       set("DDPSIM_HOSTS", shaped ? "namespaces" : "loopback");
       if (options.environment)
         for (const auto& [name, value] : options.environment(rank)) set(name.c_str(), value);
-      std::vector<std::string> arguments{options.script, "--out", answer.path()};
-      if (!options.gpus) arguments.emplace_back("--keep-memory");
-      if (!options.workload.empty())
-        arguments.insert(arguments.end(), {"--workload", workload.path()});
-      arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
+      std::vector<std::string> command{options.python, options.script, "--out", answer.path()};
+      if (!options.gpus) command.emplace_back("--keep-memory");
+      if (!options.workload.empty()) command.insert(command.end(), {"--workload", workload.path()});
+      command.insert(command.end(), options.arguments.begin(), options.arguments.end());
       if (auto slow = options.slow_ranks.find(rank); slow != options.slow_ranks.end())
-        arguments.insert(arguments.end(), {"--slow", std::to_string(slow->second)});
-      become(options.python, arguments, log.descriptor());
+        command.insert(command.end(), {"--slow", std::to_string(slow->second)});
+      become_command(command, log.descriptor(), log.descriptor());
     };
     stage = run_stage(cluster, hosts, ranks, loopback, options.timeout_s, *rendezvous, play);
   } catch (const std::runtime_error& e) {
@@ -108,31 +93,13 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts,
 }
 
 std::string torch_version(const std::string& python) {
-  int out[2];
-  if (::pipe(out) != 0) throw std::runtime_error("no pipe");
-  pid_t child = ::fork();
-  if (child < 0) throw std::runtime_error("no process can be started");
-  if (child == 0) {
-    ::close(out[0]);
-    ::dup2(out[1], 1);
-    ::close(2);
-    const char* program = "import torch; print('.'.join(torch.__version__.split('.')[:2]))";
-    ::execlp(python.c_str(), python.c_str(), "-c", program, static_cast<char*>(nullptr));
-    ::_exit(127);
-  }
-  ::close(out[1]);
-  std::string text;
-  char block[256];
-  for (ssize_t n; (n = ::read(out[0], block, sizeof block)) > 0;)
-    text.append(block, static_cast<std::size_t>(n));
-  ::close(out[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+  auto text =
+      output_of({python, "-c", "import torch; print('.'.join(torch.__version__.split('.')[:2]))"});
+  if (!text)
     throw std::runtime_error(
         python +
         " has no PyTorch (Debian: python3-torch; or name another interpreter with --python)");
-  return last_line(text);
+  return last_line(*text);
 }
 
 }  // namespace ddpsim::calib
