@@ -293,9 +293,9 @@ void validate_steps(Terminal& t, const Flags& flags) {
   };
   if (!flags.without.empty())  // constants are not chosen again: what that would give is not there
     drop(limits, "_left_out.");
+  const auto rows = load_steps(folder);
   auto judged = [&](const std::vector<Limit>& by, bool intervals) {
-    StepsReport out =
-        judge_steps(predict_steps(t, folder, load_steps(folder), flags.without, intervals));
+    StepsReport out = judge_steps(predict_steps(t, folder, rows, flags.without, intervals));
     out.limits = apply_limits(values(out), by);
     return out;
   };
