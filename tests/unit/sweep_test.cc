@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/sweep/flips.h"
 #include "sim/sweep/resume.h"
 #include "sim/sweep/rows.h"
 #include "sim/sweep/summary.h"
@@ -175,6 +176,25 @@ TEST(SweepSummaries, RankBySamplesWhereAStepHasDifferentOnes) {
   none.reason = "why";
   mixed.add(none);
   EXPECT_EQ(mixed.problems(), "1 of 3 points have no prediction; the first: why\n");
+}
+
+// A faster link and a longer step: another algorithm, or the same one on other channels.
+TEST(SweepFlips, SaysWhatTheFasterPointDoesInsteadOrThatItFoundOtherChannels) {
+  Sweep s = sweep::sweep_over({"cluster.link.bandwidth=10Gb/s,20Gb/s"}, {}, false);
+  auto said_of = [&](const std::string& faster_algorithm) {
+    sweep::SweepFlips flips;
+    for (std::int64_t point : {0, 1}) {
+      SweepRow r = answered_row(s, point);
+      r.step = {point == 0 ? 1'000'000 : 1'500'000};
+      r.algorithm = point == 0 ? "ring/simple" : faster_algorithm;
+      flips.add(r);
+    }
+    return flips.lines(s);
+  };
+  ASSERT_EQ(said_of("ring/simple").size(), 2u);
+  EXPECT_TRUE(says(said_of("ring/simple")[1], "(both ring/simple, on other channels)"));
+  ASSERT_EQ(said_of("tree/ll").size(), 2u);
+  EXPECT_TRUE(says(said_of("tree/ll")[1], "(tree/ll instead of ring/simple)"));
 }
 
 }  // namespace
