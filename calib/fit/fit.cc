@@ -106,45 +106,26 @@ void fit_knots(const std::vector<Point>& points, Profile& profile, TransportSect
         {octave, octave * 2 > top ? 1.0 : std::round(analysis::median(factors) * 1e5) / 1e5});
 }
 
-// Open MPI: what an exchange takes, whose two directions share a connection, of the largest
-// all-reduce of each rank count; what messages above the eager limit wait for their receivers, of
-// those whose largest message is one of at most four times the limit; both by bisection on the
-// price. Launch: no part of a small all-reduce is left for it.
-void fit_exchange(const std::vector<Point>& points, Profile& profile, TransportSection& t) {
+// Open MPI: what messages above the eager limit wait for their receivers, of all-reduces whose
+// largest message is one of at most four times the limit, by bisection on the price. Launch: no part
+// of a small all-reduce is left for it.
+void fit_rendezvous(const std::vector<Point>& points, Profile& profile, TransportSection& t) {
   constexpr std::int64_t kEager = collective::OpenMpi{}.eager;
-  std::map<std::pair<const topology::Fabric*, int>, Point> largest;
-  for (const Point& p : points) {
-    Point& best = largest[{p.fabric, p.ranks}];
-    if (p.bytes > best.bytes) best = p;
-  }
   t.launch = t.rendezvous = {};
-  for (int round = 0; round < 4; ++round) {
-    std::vector<double> factors;
-    for (const auto& [key, p] : largest) {
-      double low = 1;
-      double high = 8;
-      for (int i = 0; i < 40; ++i) {
-        t.step_factor = (low + high) / 2;
-        (priced(p, profile) > p.ps ? high : low) = t.step_factor;
-      }
-      factors.push_back(low);
+  std::vector<double> waits;
+  for (const Point& p : points) {
+    const std::int64_t message =
+        collective::all_reduce(communicator(p), profile, Level::Mid, {p.bytes}).chunk;
+    if (message <= kEager + 1 || message > 4 * kEager) continue;
+    double low = 0;
+    double high = 1e11;
+    for (int i = 0; i < 40; ++i) {
+      t.rendezvous = {static_cast<std::int64_t>((low + high) / 2)};
+      (priced(p, profile) > p.ps ? high : low) = (low + high) / 2;
     }
-    t.step_factor = std::round(analysis::median(factors) * 1e4) / 1e4;
-    std::vector<double> waits;
-    for (const Point& p : points) {
-      const std::int64_t message =
-          collective::all_reduce(communicator(p), profile, Level::Mid, {p.bytes}).chunk;
-      if (message <= kEager + 1 || message > 4 * kEager) continue;
-      double low = 0;
-      double high = 1e11;
-      for (int i = 0; i < 40; ++i) {
-        t.rendezvous = {static_cast<std::int64_t>((low + high) / 2)};
-        (priced(p, profile) > p.ps ? high : low) = (low + high) / 2;
-      }
-      waits.push_back(low);
-    }
-    t.rendezvous = {waits.empty() ? 0 : static_cast<std::int64_t>(analysis::median(waits))};
+    waits.push_back(low);
   }
+  t.rendezvous = {waits.empty() ? 0 : static_cast<std::int64_t>(analysis::median(waits))};
 }
 
 void fit_network(const std::vector<Point>& points, Profile& profile) {
@@ -152,7 +133,7 @@ void fit_network(const std::vector<Point>& points, Profile& profile) {
   t.knots.clear();
   fit_message_cost(points, t);
   if (points.front().backend == Backend::Mpi) {
-    return fit_exchange(points, profile, t);
+    return fit_rendezvous(points, profile, t);
   }
   if (points.front().backend == Backend::Gloo) return fit_slope(points, profile, t);
   fit_efficiency(points, profile, t);

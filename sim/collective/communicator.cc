@@ -126,6 +126,10 @@ Pattern route_rounds(const Communicator& c, Algorithm a, Operation o, const Roun
   LinkLoads mean(*c.fabric);
   for (const Round& r : rounds.rounds)
     out.rounds.push_back(route_round(c, r, r.times / total, mean));
+  if (c.backend == Backend::Mpi) {
+    const std::vector<RoundTurns> turns = turns_of(rounds, c.ranks());
+    for (std::size_t k = 0; k < turns.size(); ++k) out.rounds[k].exchange = turns[k];
+  }
   out.load = mean.take();
   out.by_round = !rounds.pipelined && o != Operation::Broadcast;
   if (!rounds.pipelined)

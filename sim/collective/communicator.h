@@ -8,6 +8,7 @@
 
 #include "sim/collective/open_mpi.h"
 #include "sim/collective/round.h"
+#include "sim/collective/turns.h"
 #include "sim/model/plan.h"
 #include "sim/nccl/fabric/nccl.h"
 #include "sim/nccl/fabric/p2p_price.h"
@@ -48,6 +49,7 @@ struct Pattern {
     double moved = 0;   // by all ranks, as such a share
     double summed = 0;  // bytes that the busiest rank sums, as such a share; 0 = nothing
     double summed_by_all = 0;
+    RoundTurns exchange;  // Open MPI
   };
   std::vector<Round> rounds;
   // A price has a phase for each round, with its links, instead of one phase with the mean: all but

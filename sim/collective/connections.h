@@ -27,6 +27,7 @@ struct Connection {
   Duration latency;
   Duration wire;
   engine::FlowId flow = 0;
+  std::uint8_t transport = 0;             // index into Fabric::transports
   std::vector<engine::TaskId> delivered;  // by message
   std::vector<std::int64_t> ends;         // by message: bytes of the connection up to its last
   std::vector<Tail> tails;                // by message, those of send_in_order

@@ -35,6 +35,7 @@ struct OpenMpi {
   std::int64_t segment = 0;        // ..._algorithm_segmentsize, bytes: of a forced segmented ring
   std::int64_t eager = 64 * 1024;  // btl_tcp_eager_limit, bytes
   int han_priority = -1;           // coll_han_priority; -1 = the version's
+  bool polls = false;  // whoever calls is in MPI before, too: Horovod's thread (turns.h)
   // coll/han takes communicators of several hosts with several ranks each.
   bool han() const {
     return han_priority >= 0 ? han_priority > kTunedPriority : version == OpenMpiVersion::V5_0;

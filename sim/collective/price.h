@@ -37,6 +37,7 @@ struct Price {
                     // where they share cores
   Duration reduce_alone;  // of one rank that has a core
   double sum_rate = 0;    // schedule_price: bytes per picosecond that a rank sums; 0 = at once
+  Turns turns = Turns::ByPartner;  // Open MPI
 };
 
 // Gloo's collectives of one job share a connection by segment size, but the job has one connection

@@ -55,6 +55,7 @@ Connection& connection_between(Connections& all, const Communicator& c, const Pr
   if (fresh) {
     Hop hop = hop_between(c, from, to);
     x.section = &section(c, p, hop);
+    x.transport = hop.transport;
     x.latency = step_latency(c, p, hop);
     x.wire = hop.wire_latency;
     x.flow = flow(from, to);
@@ -148,6 +149,7 @@ class ScheduleMessages {
     if (ring_)
       factor_ = price.phases[0].work / (static_cast<double>(size.count) * (passes * (n - 1) / n));
     schedule_ = schedule_of(c, price.pattern, size.count, 1, root);
+    if (c.backend == Backend::Mpi) turns_ = turns_of(schedule_);
   }
 
   std::vector<TaskId> add(std::span<const TaskId> arrive) {
@@ -251,7 +253,7 @@ class ScheduleMessages {
       }
       lane.free.push_back(c_.backend == Backend::Gloo
                               ? send_when_told(r, m, x, lane.at, receiver)
-                              : send_at_once(x, m, lane.at, receiver, exchange(*step, m, x)));
+                              : send_at_once(x, m, lane.at, receiver, exchange(r, l, m, x)));
       any = true;
     }
     return any;
@@ -266,12 +268,15 @@ class ScheduleMessages {
     return ring_ ? factor_ : correction(x.section->knots, static_cast<double>(bytes));
   }
 
-  // Open MPI: both directions of an exchange share a connection.
-  double exchange(const Step& step, const Message& m, const Connection& x) const {
-    const bool both = c_.backend == Backend::Mpi &&
-                      std::any_of(step.receives.begin(), step.receives.end(),
+  // Open MPI: what a message takes as a multiple, if its exchange takes turns.
+  double exchange(std::size_t r, std::size_t l, const Message& m, const Connection& x) const {
+    if (c_.backend != Backend::Mpi || price_.turns == Turns::Never) return 1;
+    const std::vector<Message>& receives = step_of(r, l)->receives;
+    const bool both = std::any_of(receives.begin(), receives.end(),
                                   [&](const Message& other) { return other.peer == m.peer; });
-    return both ? std::max(1.0, x.section->step_factor) : 1;
+    const bool turns =
+        both && (price_.turns == Turns::Always || turns_[r][ranks_[r][l].ends.size()]);
+    return turns ? in_turns(c_, x.transport, static_cast<double>(m.count)) : 1;
   }
 
   TaskId send_at_once(Connection& x, const Message& m, TaskId at, TaskId receiver,
@@ -369,6 +374,7 @@ class ScheduleMessages {
   bool meets_ = false;  // several messages may be on a link at once
   double factor_ = 1;
   Schedule schedule_;
+  std::vector<std::vector<bool>> turns_;       // Open MPI: of each rank's steps
   std::vector<std::vector<LaneState>> ranks_;  // by rank and lane
   Connections own_;
   Connections& connections_;

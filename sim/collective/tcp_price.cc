@@ -16,19 +16,14 @@
 namespace ddpsim::collective {
 namespace {
 
-// Open MPI: in round k both ends of a connection send at once, in which each direction's
-// acknowledgements wait behind the other's data. One-way are the folds before and after.
-double exchange_factor(const Communicator& c, const Profile& p, const Pattern& pattern,
-                       std::size_t k) {
-  if (c.backend != Backend::Mpi || pattern.operation != Operation::AllReduce) return 1;
-  const bool folds = (c.ranks() & (c.ranks() - 1)) != 0;
-  const std::size_t last = pattern.rounds.size() - 1;
-  bool one_way = true;
-  if (pattern.algorithm == Algorithm::Rabenseifner) one_way = folds && (k == 1 || k == last);
-  if (pattern.algorithm == Algorithm::RecursiveDoubling) one_way = folds && (k == 0 || k == last);
-  if (one_way) return 1;
+// Open MPI, the pattern's round k: what it takes as a multiple.
+double exchange_factor(const Communicator& c, Turns turns, const Pattern::Round& round,
+                       double bytes) {
   double most = 1;
-  for (const Hop& h : pattern.rounds[k].hops) most = std::max(most, section(c, p, h).step_factor);
+  if (turns == Turns::Always ? round.exchange.exchanges
+                             : turns == Turns::ByPartner && round.exchange.turns)
+    for (const Hop& h : round.hops)
+      most = std::max(most, in_turns(c, h.transport, round.message * bytes));
   return most;
 }
 
@@ -48,6 +43,17 @@ double round_time(const Communicator& c, const Profile& p, Level level, DType ty
 }
 
 }  // namespace
+
+Turns turns_at(const Communicator& c, Level level) {
+  if (level == Level::High) return Turns::Never;
+  return level == Level::Low || c.mpi.polls ? Turns::Always : Turns::ByPartner;
+}
+
+double in_turns(const Communicator& c, std::uint8_t transport, double message) {
+  const bool tcp = c.fabric->transports()[transport] == "tcp";
+  const auto eager = static_cast<double>(c.mpi.eager);
+  return c.backend == Backend::Mpi && tcp && message > eager ? 2 - eager / message : 1;
+}
 
 Duration rendezvous(const Communicator& c, const Profile& p, const std::vector<Hop>& hops,
                     double message) {
@@ -71,6 +77,7 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
   price.pattern = index;
   price.algorithm = name_of(pattern.algorithm);
   price.pieces = pieces_of(pattern, size.count);
+  price.turns = turns_at(c, level);
   auto s = static_cast<double>(size.count);
   double bytes = pattern.pipelined ? s / pattern.lanes / static_cast<double>(price.pieces) : s;
   double time = 0;
@@ -80,7 +87,7 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
   Duration launch = own_launch ? launch_time(c, p) : Duration{};
   for (std::size_t k = 0; k < pattern.rounds.size(); ++k) {
     const Pattern::Round& r = pattern.rounds[k];
-    const double factor = exchange_factor(c, p, pattern, k);
+    const double factor = exchange_factor(c, price.turns, r, bytes);
     double lasts = r.times * round_time(c, p, level, type, r, r.load, bytes, factor);
     time += lasts;
     rounds += r.times;

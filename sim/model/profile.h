@@ -103,8 +103,8 @@ struct TransportSection {
                                        // (Cluster::emulated_on_cores) messages take it in turn
   Bytes send_buffer;       // backend tcp: bytes of a connection that its sender need not wait for
   double step_factor = 1;  // NCCL: what a step takes, as a multiple of NCCL's own number (and of
-                           // what latency adds to it). Backend mpi: what a transfer takes while
-                           // as much goes the other way
+                           // what latency adds to it); 0.01 to 100. Other backends do not ask
+                           // for it
   Duration rendezvous;     // NCCL: what a message longer than the link's eager limit takes more
                            // (LinkSpec::eager)
   double ll_max_bytes_per_s = 0;  // bus bandwidth that LL reaches at most: no price asks; 0 = none

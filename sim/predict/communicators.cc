@@ -56,6 +56,11 @@ nccl::ParsedSettings nccl_settings(const Plan& plan) {
   return parsed;
 }
 
+// Horovod's thread agrees on tensors over MPI before it sums them.
+bool polls_mpi(const Plan& plan, Backend backend) {
+  return backend == Backend::Mpi && plan.system == System::Horovod;
+}
+
 // Of keys of Communicators: variables that only say what may be chosen are left out.
 template <class Key>
 bool alike_but_for_the_choice(const Key& a, const Key& b) {
@@ -173,6 +178,7 @@ collective::Communicator Communicators::make(const Question& q, const Key& key,
       collective::make_communicator(q.fabric, std::move(devices), backend, std::get<2>(key));
   if (backend == Backend::Mpi)
     c.mpi = collective::parse_open_mpi(q.scenario.plan.open_mpi, q.scenario.plan.environment).mpi;
+  c.mpi.polls = polls_mpi(q.scenario.plan, backend);
   return c;
 }
 
@@ -183,7 +189,7 @@ Communicators::Key Communicators::key_of(const Question& q, Backend backend) {
           nccl                      ? plan.nccl.empty() ? shipped_nccl(plan.pytorch) : plan.nccl
           : backend == Backend::Mpi ? plan.open_mpi
                                     : "",
-          plan.environment};
+          plan.environment, polls_mpi(plan, backend)};
 }
 
 const collective::Communicator& Communicators::get(const Question& q, Backend backend) {

@@ -42,7 +42,7 @@ class Communicators {
 
  private:
   using Key = std::tuple<std::vector<int>, Backend, Algorithm, std::string,
-                         std::map<std::string, std::string>>;
+                         std::map<std::string, std::string>, bool>;
   static Key key_of(const Question& q, Backend backend);
   static collective::Communicator make(const Question& q, const Key& key, std::vector<int> devices);
   const collective::Communicator& find(const Question& q, const Key& key);  // REQUIRES: lock_

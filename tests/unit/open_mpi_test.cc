@@ -27,18 +27,21 @@ struct MpiTimes {
   double closed = 0;
   double messages = 0;
 };
-MpiTimes mpi_times(int n, std::int64_t bytes, const OpenMpi& mpi, double exchange = 1) {
+MpiTimes mpi_times(int n, std::int64_t bytes, const OpenMpi& mpi,
+                   const std::string& transport = "wire", Level level = Level::Mid) {
   Profile p = ideal_profile(kMicrosecond * 50, DeviceKind::Cpu);
   p.reduction_bytes_per_s = 4e9;
-  p.transports.at("wire").rendezvous = kMicrosecond * 300;
-  p.transports.at("wire").step_factor = exchange;
-  const topology::Fabric fabric(star(n, Bandwidth{1'000'000'000}));
+  p.transports[transport] = p.transports.at("wire");
+  p.transports.at(transport).rendezvous = kMicrosecond * 300;
+  Cluster cluster = star(n, Bandwidth{1'000'000'000});
+  cluster.link.transport = transport;
+  const topology::Fabric fabric(cluster);
   std::vector<int> devices;
   for (int d = 0; d < n; ++d) devices.push_back(d);
   collective::Communicator c = collective::make_communicator(fabric, devices, Backend::Mpi);
   c.mpi = mpi;
   const auto alone = [&](predict::Fidelity f) {
-    return static_cast<double>(predict::all_reduce_alone(c, p, {bytes}, f, Level::Mid, 0).ps);
+    return static_cast<double>(predict::all_reduce_alone(c, p, {bytes}, f, level, 0).ps);
   };
   return {alone(predict::Fidelity::Collective), alone(predict::Fidelity::Message)};
 }
@@ -67,23 +70,38 @@ TEST(OpenMpiTimes, AreTheClosedForms) {
              7 * a + (0.5 + 0.5 + 1.5 + 1) * s * kMpiByte + (0.5 + 0.75) * s * kMpiSum);
 }
 
-// Both directions of an exchange share a connection; what goes one way does not wait.
-TEST(OpenMpiTimes, ExchangesTakeLongerAndOneWayRoundsDoNot) {
+// Over TCP: with another rank than the last time, the directions go one after the other; what goes
+// one way does not wait, and the first 64 KiB come with the announcement. Between levels: all of
+// them, and none.
+TEST(OpenMpiTimes, ExchangesWithAnotherRankTakeTurns) {
   const double s = 8e6;
   const double a = kMpiLatency + kMpiRendezvous;
-  const auto expect = [&](int n, int forced, double expected) {
+  const double eager = 65'536 * kMpiByte;
+  const auto expect = [&](int n, int forced, double expected, Level level = Level::Mid,
+                          bool polls = false) {
     OpenMpi mpi;
     mpi.all_reduce = forced;
-    const MpiTimes t = mpi_times(n, 8'000'000, mpi, 1.5);
+    mpi.polls = polls;
+    const MpiTimes t = mpi_times(n, 8'000'000, mpi, "tcp", level);
     EXPECT_NEAR(t.closed / expected, 1, 1e-3) << n << " ranks, algorithm " << forced;
     EXPECT_NEAR(t.messages / expected, 1, 1e-2) << n << " ranks, algorithm " << forced;
   };
-  expect(4, 6, 4 * a + 1.5 * 1.5 * s * kMpiByte + 0.75 * s * kMpiSum);
-  expect(4, 3, 2 * (a + s * (1.5 * kMpiByte + kMpiSum)));
+  // Two ranks: the second exchange as the first.
+  const double two = 2 * a + s * kMpiByte + 0.5 * s * kMpiSum;
+  expect(2, 6, two);
+  expect(2, 6, two + s * kMpiByte - 2 * eager, Level::Low);
+  expect(2, 6, two + s * kMpiByte - 2 * eager, Level::Mid, true);
+  // Four: the second partner is another, the third exchange is with it again, the fourth with the
+  // first partner.
+  const double four = 4 * a + 1.5 * s * kMpiByte + 0.75 * s * kMpiSum;
+  expect(4, 6, four, Level::High);
+  expect(4, 6, four + s * kMpiByte - 3 * eager);
+  expect(4, 6, four + 1.5 * s * kMpiByte - 4 * eager, Level::Low);
+  expect(4, 3, 2 * (a + s * (kMpiByte + kMpiSum)) + s * kMpiByte - eager);
   expect(4, 4, 6 * (a + s / 4 * kMpiByte) + 0.75 * s * kMpiSum);
-  // Three: halves exchanged with the neighbour, one half one way, two exchanges of two ranks, all
-  // of it one way.
-  expect(3, 6, 5 * a + (1.5 * 1.5 + 1.5) * s * kMpiByte + s * kMpiSum);
+  // Three: halves exchanged with the neighbour, one half one way, two exchanges of two ranks, of
+  // which one has waited in MPI, all of it one way.
+  expect(3, 6, 5 * a + (0.5 + 0.5 + 1 + 1) * s * kMpiByte + s * kMpiByte - 2 * eager + s * kMpiSum);
 }
 
 TEST(OpenMpiTimes, SmallMessagesDoNotWaitForTheirReceivers) {
