@@ -107,8 +107,8 @@ void fit_knots(const std::vector<Point>& points, Profile& profile, TransportSect
 }
 
 // Open MPI: what messages above the eager limit wait for their receivers, of all-reduces whose
-// largest message is one of at most four times the limit, by bisection on the price. Launch: no part
-// of a small all-reduce is left for it.
+// largest message is one of at most four times the limit, by bisection on the price. Launch: no
+// part of a small all-reduce is left for it.
 void fit_rendezvous(const std::vector<Point>& points, Profile& profile, TransportSection& t) {
   constexpr std::int64_t kEager = collective::OpenMpi{}.eager;
   t.launch = t.rendezvous = {};
@@ -230,6 +230,23 @@ void fit_half_division(const Added& by_hook, Fit& out) {
     out.notes.push_back(
         "division of halves: " + number("%.2f", out.profile.memory.half_divide_bytes_per_s / 1e9) +
         " GB/s a core");
+}
+
+// Products of a matrix with a few columns (PowerSGD's three): the matrix's bytes over their time.
+void fit_thin_products(const std::vector<FitCollectives>& runs, Fit& out) {
+  std::vector<double> found;
+  for (const FitCollectives& c : runs)
+    for (const Sample& s : c.run->samples)
+      if (s.op == "thin_product")
+        found.push_back(4e12 * static_cast<double>(parameter(s, "rows") * parameter(s, "columns")) /
+                        median_ps(s));
+  if (found.empty()) return;
+  out.profile.memory.thin_product_bytes_per_s = std::round(analysis::median(found));
+  auto [slowest, fastest] = std::minmax_element(found.begin(), found.end());
+  out.notes.push_back(
+      "products of matrices with a few columns: " + number("%.2f", analysis::median(found) / 1e9) +
+      " GB/s of the matrix (" + number("%.1f", *slowest / 1e9) + " to " +
+      number("%.1f", *fastest / 1e9) + ")");
 }
 
 // DDP copies a gradient into its bucket and out again: two reads and two writes of it, two kernels
@@ -409,6 +426,7 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
                           " GB/s a core");
   }
   fit_framework(collectives, out);
+  fit_thin_products(collectives, out);
   std::vector<double> wakes;
   for (const FitStep& s : steps)  // a framework's Run does not say when a collective was picked up
     if (s.run->quality.verdict == Verdict::Clean && s.run->evidence == EvidenceClass::Replay)

@@ -147,7 +147,8 @@ Profile read_profile(const Json& j, const std::string& file) {
   }
   Reader memory = r.at("memory");
   memory.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "stretch",
-               "shared_bytes_per_s", "half_divide_bytes_per_s", "capacity_bytes"});
+               "shared_bytes_per_s", "half_divide_bytes_per_s", "thin_product_bytes_per_s",
+               "capacity_bytes"});
   p.memory.basis = read_basis(memory);
   p.memory.source = memory.at("source").text();
   p.memory.bandwidth_bytes_per_s = memory.at("bandwidth_bytes_per_s").number();
@@ -165,6 +166,12 @@ Profile read_profile(const Json& j, const std::string& file) {
     if (!(p.memory.half_divide_bytes_per_s > 0))
       memory.at("half_divide_bytes_per_s")
           .fail("a positive rate; leave it out where halves are divided as fast as memory allows");
+  }
+  if (memory.has("thin_product_bytes_per_s")) {
+    p.memory.thin_product_bytes_per_s = memory.at("thin_product_bytes_per_s").number();
+    if (!(p.memory.thin_product_bytes_per_s > 0))
+      memory.at("thin_product_bytes_per_s")
+          .fail("a positive rate; leave it out where such products are as fast as memory allows");
   }
   if (memory.has("capacity_bytes")) p.memory.capacity = {memory.at("capacity_bytes").integer()};
   Reader host = r.at("host");

@@ -68,6 +68,8 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   if (p.memory.shared_bytes_per_s > 0) memory["shared_bytes_per_s"] = p.memory.shared_bytes_per_s;
   if (p.memory.half_divide_bytes_per_s > 0)
     memory["half_divide_bytes_per_s"] = p.memory.half_divide_bytes_per_s;
+  if (p.memory.thin_product_bytes_per_s > 0)
+    memory["thin_product_bytes_per_s"] = p.memory.thin_product_bytes_per_s;
   if (p.memory.capacity.count > 0) memory["capacity_bytes"] = p.memory.capacity.count;
   j["memory"] = memory;
   OrderedJson host = section(p.host.basis, p.host.source);

@@ -21,8 +21,9 @@ const char* name_of(Phase p) {
   return kNames[static_cast<std::size_t>(p)];
 }
 const char* name_of(Cost c) {
-  constexpr std::array<const char*, 6> kNames{
-      "measured", "memory", "half_division", "launch", "launch_collective", "traverse"};
+  constexpr std::array<const char*, 7> kNames{"measured",     "memory", "half_division",
+                                              "thin_product", "launch", "launch_collective",
+                                              "traverse"};
   return kNames[static_cast<std::size_t>(c)];
 }
 const char* name_of(StepKind k) {

@@ -168,6 +168,7 @@ enum class Cost : std::uint8_t {
   Measured,          // Op::duration
   Memory,            // Op::traffic, Op::kernels
   HalfDivision,      // the same, and a division of its bucket in half precision
+  ThinProduct,       // Op::traffic, Op::kernels: matrices by a few columns
   Launch,            // Op::kernels that the host enqueues
   LaunchCollective,  // a collective that it enqueues
   Traverse           // of the autograd graph

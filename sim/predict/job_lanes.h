@@ -109,12 +109,12 @@ struct JobLanes : JobServers {
       p.end_offset = graph_.tasks()[tail].latency;
       p.ready = p.begin = p.end = tail;
     } else {
-      TaskId t = shares_memory               ? copy(op, d - division(op, s, profile_), c)
+      TaskId t = shares_memory               ? copy(op, d - core_time(op, s, profile_), c)
                  : on_cores                  ? compute(d, c)
                  : shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps),
                                                                device_flow_[moves_memory(op)][c])
                                              : graph_.add_fixed(d);
-      TaskId begin = shares_memory ? after_division(op, s, c, t) : t;
+      TaskId begin = shares_memory ? after_core(op, s, c, t) : t;
       if (tail != kNoTask) graph_.add_edge(tail, begin);
       // What was made ahead while the first steps lasted is used up sooner or later.
       if (lane == input_lane_ && steady_index == 0 && !step_ends_.empty())
@@ -158,10 +158,10 @@ struct JobLanes : JobServers {
     return graph_.add_task(std::max(Duration{}, alone - moving), traffic, memory_flow_[c]);
   }
 
-  // What divides before it copies needs its core for that, like everyone on the machine. Returns
+  // What computes before it copies needs its core for that, like everyone on the machine. Returns
   // the first of the two tasks.
-  TaskId after_division(const Op& op, const StepProgram& s, std::size_t c, TaskId copied) {
-    Duration d = division(op, s, profile_);
+  TaskId after_core(const Op& op, const StepProgram& s, std::size_t c, TaskId copied) {
+    Duration d = core_time(op, s, profile_);
     if (d.ps == 0 || core_flow_.empty()) return copied;
     TaskId t = graph_.add_task({}, static_cast<double>(d.ps), work_flow_[c]);
     graph_.add_edge(t, copied);

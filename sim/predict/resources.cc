@@ -40,6 +40,7 @@ void speed_up_memory(Hardware& h, double f) {
   h.profile.memory.bandwidth_bytes_per_s *= f;
   h.profile.memory.shared_bytes_per_s *= f;
   h.profile.memory.half_divide_bytes_per_s *= f;
+  h.profile.memory.thin_product_bytes_per_s *= f;
   if (h.profile.costs) h.profile.costs->bandwidth_bytes_per_s *= f;
   if (h.workload.basis == Basis::Captured) shorten(h.workload.times.optimizer, f);
 }

@@ -271,10 +271,15 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level,
   return t;
 }
 
-Duration division(const Op& op, const StepProgram& step, const Profile& p) {
-  if (op.cost != Cost::HalfDivision || p.memory.half_divide_bytes_per_s <= 0) return {};
-  return {ceil_ps(static_cast<double>(step.buckets[op.subject].wire_bytes.count),
-                  p.memory.half_divide_bytes_per_s / 1e12)};
+Duration core_time(const Op& op, const StepProgram& step, const Profile& p) {
+  if (op.cost == Cost::HalfDivision && p.memory.half_divide_bytes_per_s > 0)
+    return {ceil_ps(static_cast<double>(step.buckets[op.subject].wire_bytes.count),
+                    p.memory.half_divide_bytes_per_s / 1e12)};
+  const double rate = p.memory.thin_product_bytes_per_s;
+  if (op.cost != Cost::ThinProduct || rate <= 0 || rate >= p.memory.bandwidth_bytes_per_s)
+    return {};
+  const double beyond = 1 / rate - 1 / p.memory.bandwidth_bytes_per_s;
+  return {ceil_ps(static_cast<double>(op.traffic) * beyond, 1e-12)};
 }
 
 Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p,
@@ -292,9 +297,10 @@ Duration price(const Op& op, const StepProgram& step, const Program& program, co
       return p.host.traverse * static_cast<std::int64_t>(program.tensor_names.size());
     case Cost::Memory:
     case Cost::HalfDivision:
+    case Cost::ThinProduct:
       break;
   }
-  return hooks + division(op, step, p) + memory_time(p, level, op.traffic, op.kernels);
+  return hooks + core_time(op, step, p) + memory_time(p, level, op.traffic, op.kernels);
 }
 
 }  // namespace ddpsim::predict

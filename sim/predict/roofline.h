@@ -32,8 +32,9 @@ std::optional<DType> gathered_in(const Plan& plan);
 // Memory bandwidth that one device reaches, bytes per picosecond.
 double memory_rate(const Profile& p, Level level);
 
-// Part of the price that computes and moves next to nothing: a CPU divides halves in software.
-Duration division(const Op& op, const StepProgram& step, const Profile& p);
+// Part of the price that computes and moves next to nothing: a CPU divides halves in software, and
+// passes over a matrix in thin products more slowly than memory would let it.
+Duration core_time(const Op& op, const StepProgram& step, const Profile& p);
 
 // Duration of an operation that is priced by the Profile: memory traffic on the device, launches
 // and hooks on the host.

@@ -163,7 +163,7 @@ std::uint32_t StepBuilder::main_after(const OpWord& word, std::uint32_t subject,
   Op& op = push(word, gpu() ? Lane::Compute : Lane::Host, subject, bytes);
   op.duration = work.duration;
   op.traffic = work.traffic;
-  if (work.traffic > 0) op.cost = work.divides_half ? Cost::HalfDivision : Cost::Memory;
+  op.cost = work.cost();
   op.kernels = work.kernels;
   op.hooks = gpu() ? 0 : work.hooks;
   const std::uint32_t index = last();
@@ -207,7 +207,7 @@ std::uint32_t StepBuilder::callback(const OpWord& word, std::uint32_t subject, s
   Op& op = push(word, Lane::Callback, subject, bytes);
   op.duration = work.duration;
   op.traffic = work.traffic;
-  if (work.traffic > 0) op.cost = Cost::Memory;
+  op.cost = work.cost();
   op.kernels = work.kernels;
   const std::uint32_t index = last();
   add_dep(index, dep);
@@ -231,7 +231,7 @@ std::uint32_t StepBuilder::on_stream(Lane stream, const OpWord& word, std::uint3
   Op& op = push(word, stream, subject, bytes);
   op.duration = work.duration;
   op.traffic = work.traffic;
-  if (work.traffic > 0) op.cost = Cost::Memory;
+  op.cost = work.cost();
   op.kernels = work.kernels;
   const std::uint32_t index = last();
   add_dep(index, launched);

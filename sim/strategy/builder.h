@@ -16,6 +16,11 @@ struct Work {
   std::int32_t kernels = 1;   // launched by the host
   std::int32_t hooks = 0;     // DDP hooks that run on the host with it
   bool divides_half = false;  // its bucket, in half precision
+  bool thin = false;          // a product of matrices with a few columns
+  Cost cost() const {
+    if (traffic == 0) return Cost::Measured;
+    return divides_half ? Cost::HalfDivision : thin ? Cost::ThinProduct : Cost::Memory;
+  }
 };
 
 // Layers that run one after another, as one operation.

@@ -83,9 +83,10 @@ class PowerSgdHook {
     // Random numbers of every step come from the host, a copy for each matrix.
     const std::int64_t fill = plan_.warm_start ? 0 : parts_.matrices;
     if (m > 0)
-      b_.main(
-          kPowerP, k_, p,
-          {.traffic = m + 3 * q + p, .kernels = kernels(orthogonal() + fill + parts_.matrices)});
+      b_.main(kPowerP, k_, p,
+              {.traffic = m + 3 * q + p,
+               .kernels = kernels(orthogonal() + fill + parts_.matrices),
+               .thin = true});
     last_ = kNoOp;
     reduce(kPowerReduceWhole, whole);
     if (whole > 0)
@@ -94,11 +95,13 @@ class PowerSgdHook {
     reduce(kPowerReduceP, p);
     if (m > 0)
       after(kPowerQ, q,
-            {.traffic = m + 3 * p + q, .kernels = kernels(orthogonal() + parts_.matrices)});
+            {.traffic = m + 3 * p + q,
+             .kernels = kernels(orthogonal() + parts_.matrices),
+             .thin = true});
     reduce(kPowerReduceQ, q);
     if (m > 0)
       after(kPowerDecompress, m,
-            {.traffic = 2 * q + p + q + m, .kernels = kernels(1 + parts_.matrices)});
+            {.traffic = 2 * q + p + q + m, .kernels = kernels(1 + parts_.matrices), .thin = true});
     if (b_.gpu()) b_.wait(kPowerSynchronize, k_, last_);
     if (plan_.use_error_feedback) {
       after(kPowerError, bytes_, {.traffic = 3 * bytes_});

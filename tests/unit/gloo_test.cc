@@ -186,6 +186,26 @@ TEST(SharedHost, DividingHalvesTakesACoreOfThoseThatThereAre) {
   EXPECT_NEAR(ddp_ms(4, 1e9) - ddp_ms(4, 0), 2 * alone, 0.05 * alone) << "four ranks on two cores";
 }
 
+TEST(SharedHost, ThinProductsTakeACoreOfThoseThatThereAre) {
+  auto step_ms = [](int ranks, double rate) {
+    Host h(ranks);
+    h.s.plan.comm_hook = CommHook::PowerSgd;
+    h.s.plan.bucket_cap_mb = 100000;
+    h.s.plan.first_bucket_bytes = 100'000'000'000;
+    h.p.memory.shared_bytes_per_s = 1e15;
+    h.p.memory.thin_product_bytes_per_s = rate;
+    for (Tensor& t : h.w.tensors) t.shape = {1000, t.elements() / 1000};
+    return static_cast<double>(h.ask().summary.step.ps) / 1e9;
+  };
+  // A product before the first all-reduce, between and after: three passes over each matrix.
+  double bytes = 0;
+  for (const Tensor& t : Host(1).w.tensors) bytes += 4.0 * static_cast<double>(t.elements());
+  const double slower = 3 * bytes / 1e9 * 1e3;
+  EXPECT_NEAR(step_ms(2, 1e9) - step_ms(2, 0), slower, 0.1 * slower) << "a core each";
+  EXPECT_NEAR(step_ms(4, 1e9) - step_ms(4, 0), 2 * slower, 0.15 * slower)
+      << "four ranks on two cores";
+}
+
 // ---- fit
 
 // What a machine with these numbers would have measured.
@@ -228,12 +248,17 @@ TEST(FitOfPytorch, FindsHooksCopiesAndMemoryThatHostsShare) {
       run.samples.push_back(
           {"all_reduce", {{"ranks", n}, {"bytes", bytes}}, {{static_cast<std::int64_t>(ps)}}});
     }
+  for (double rate : {2e9, 4e9, 5e9})  // the median counts
+    run.samples.push_back({"thin_product",
+                           {{"rows", 512}, {"columns", 4608}, {"rank", 1}},
+                           {{static_cast<std::int64_t>(4e12 * 512 * 4608 / rate)}}});
   Profile base = ideal_profile(kMicrosecond, DeviceKind::Cpu);
   calib::Fit f = calib::fit(base, "fitted", {{&run, &fabric, Backend::Gloo}}, {});
   EXPECT_NEAR(static_cast<double>((f.profile.host.hook + f.profile.memory.kernel * 2).ps), 9e6, 10);
   EXPECT_NEAR(f.profile.memory.bandwidth_bytes_per_s, 25e9, 25e6);
   EXPECT_NEAR(f.profile.memory.shared_bytes_per_s, 32e9, 32e6);
   EXPECT_NEAR(f.profile.memory.half_divide_bytes_per_s, 1.1e9, 1.1e7);
+  EXPECT_NEAR(f.profile.memory.thin_product_bytes_per_s, 4e9, 1e3);
   EXPECT_EQ(f.profile.memory.basis, Evidence::Measured);
   EXPECT_NEAR(f.profile.transports.at("wire").efficiency.mid, 0.99, 1e-4);
   EXPECT_NEAR(static_cast<double>(f.profile.transports.at("wire").latency.ps), 150e6, 1e6);

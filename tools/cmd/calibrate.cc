@@ -77,7 +77,13 @@ Run calibrate_tcp(const Terminal& t, const Loaded& l, const Flags& flags) {
 }
 
 Run calibrate_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
-  Run run = run_script(t, l, flags, "ddpsim_calibrate.py");
+  calib::TorchOptions options;
+  for (const std::string& s : flags.stages) {
+    if (s != "collectives" && s != "products")
+      throw InputError{"--stage " + s, "backend torch has collectives, products"};
+    options.arguments.insert(options.arguments.end(), {"--stage", s});
+  }
+  Run run = run_script(t, l, flags, "ddpsim_calibrate.py", options);
   run.evidence = EvidenceClass::Collective;
   return run;
 }
@@ -303,9 +309,10 @@ void calibrate_mpi(Terminal& t, const Flags& flags) {
 
 void calibrate_command(Terminal& t, const Flags& flags) {
   bool gpu = flags.backend == "cuda" || flags.backend == "nccl";
-  if (!gpu && (!flags.stages.empty() || flags.one_gpu))
+  const bool torch = flags.backend == "torch";
+  if (!gpu && ((!torch && !flags.stages.empty()) || flags.one_gpu))
     throw InputError{"--backend " + flags.backend,
-                     "--stage and --one-gpu are of backends cuda and nccl"};
+                     "--stage is of backends cuda, nccl and torch, --one-gpu of cuda and nccl"};
   if (!(flags.seconds >= 1 && flags.seconds <= 86400))
     throw InputError{"--seconds", "1 to 86400, of one stage"};
   const bool mpi = flags.backend == "mpi";
@@ -380,7 +387,8 @@ void add_calibrate(Command& app, Terminal& t) {
   c->add_option("--stage", flags->stages,
                 "cuda, nccl: what to measure, repeatable: " +
                     fmt::format("{}", fmt::join(calib::cuda::stages(), ", ")) +
-                    "; default: all of the backend")
+                    "; torch: collectives (with DDP's own work), products (of matrices with a few "
+                    "columns); default: all of the backend")
       ->allow_extra_args(false);
   c->add_option("--seconds", flags->seconds,
                 "cuda, nccl: time for each stage (default 60); what does not fit is left out, and "

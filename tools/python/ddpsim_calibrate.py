@@ -21,6 +21,10 @@ Samples, raw, in picoseconds:
                            DistributedDataParallel in a group of one, and with its
                            fp16_compress_hook: what hooks, copies and halves cost; `ranks` processes
                            do it at once
+    thin_product {rows, columns, rank}
+                           a matrix of float32 by `rank` columns, its transpose by as many, and a
+                           matrix from two such factors, by rank 0 alone: PowerSGD's products; one
+                           sample for each of the three
 """
 from __future__ import annotations
 
@@ -228,6 +232,34 @@ def framework(ranks: int, alone: Any) -> Samples:
     return out
 
 
+def thin_products() -> Samples:
+    """Of convolutions' and linear layers' gradients, by one thread."""
+    out: Samples = []
+    for rows, columns in ((64, 576), (256, 2304), (512, 4608), (1000, 512), (2048, 512)):
+        for rank in (1, 2, 4):
+            matrix = torch.randn(rows, columns)
+            p, q = torch.randn(rows, rank), torch.randn(columns, rank)
+            by_q, by_p, both = torch.empty_like(p), torch.empty_like(q), torch.empty_like(matrix)
+            for left, right, result in (
+                (matrix, q, by_q),
+                (matrix.t(), p, by_p),
+                (p, q.t(), both),
+            ):
+                took = []
+                for _ in range(12):
+                    begin = now()
+                    torch.matmul(left, right, out=result)
+                    took.append((now() - begin) * 1000)
+                out.append(
+                    {
+                        "op": "thin_product",
+                        "parameters": {"rows": rows, "columns": columns, "rank": rank},
+                        "durations_ps": took[2:],
+                    }
+                )
+    return out
+
+
 def measure(argv: Optional[Sequence[str]]) -> None:
     parser = cap.OneLineParser(
         description=(
@@ -237,6 +269,7 @@ def measure(argv: Optional[Sequence[str]]) -> None:
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--stage", action="append", choices=("collectives", "products"))
     rec.add_memory_flag(parser)
     args = parser.parse_args(argv)
     rec.require_rank("ddpsim_calibrate.py", "ddpsim calibrate --backend torch")
@@ -252,13 +285,14 @@ def measure(argv: Optional[Sequence[str]]) -> None:
     load = rec.quiet_load()
     again = rec.retransmits()
     samples: Samples = []
-    for n in counts:
+    whole = not args.stage or "collectives" in args.stage
+    for n in counts if whole else []:
         samples += collectives("all_reduce", n, groups[n], BYTES)
         samples += collectives("broadcast", n, groups[n], (4, 1 << 16, 1 << 20))
         if n <= 4:
             samples += collectives("half_all_reduce", n, groups[n], (1 << 20, 1 << 22))
         samples += idle_broadcasts(n, groups[n], (4, 1 << 16))
-    for n in counts[:2]:
+    for n in counts[:2] if whole else []:
         samples += in_flight(
             n,
             groups[n],
@@ -272,8 +306,10 @@ def measure(argv: Optional[Sequence[str]]) -> None:
             ],
             42_000,
         )
-    for n in [1] + counts[:2]:
+    for n in [1] + counts[:2] if whole else []:
         samples += framework(n, alone)
+    if dist.get_rank() == 0 and (not args.stage or "products" in args.stage):
+        samples += thin_products()
     resent = sum(rec.gathered(rec.retransmits() - again))
     if dist.get_rank() == 0:
         write_whole(
