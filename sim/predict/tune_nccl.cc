@@ -19,10 +19,9 @@ std::vector<nccl::Choice> choices_of(const nccl::Group& g, const TunedSize& s) {
   std::vector<nccl::Choice> out;
   for (const nccl::Candidate& c : nccl::candidates(g, s.op, s.bytes)) {
     if (!c.estimate_us) continue;
-    const int most = nccl::most_channels(g, c.algorithm);
-    std::vector<int> counts{nccl::complete(g, s.op, c.algorithm, c.protocol, s.bytes).channels,
-                            most};
-    for (int n = 1; n < most; n *= 2) counts.push_back(n);
+    const int own = nccl::complete(g, s.op, c.algorithm, c.protocol, s.bytes).channels;
+    std::vector<int> counts{own};
+    for (int n = 1; n < own; n *= 2) counts.push_back(n);
     for (int n : counts) {
       const nccl::Choice made = nccl::complete(g, s.op, c.algorithm, c.protocol, s.bytes, n);
       if (std::none_of(out.begin(), out.end(), [&](const auto& o) { return same(o, made); }))

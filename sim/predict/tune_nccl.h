@@ -34,10 +34,10 @@ struct NcclTuning {
 inline constexpr std::size_t kMostTunedSizes = 48;
 
 // One size after the other, those that take longest first, the others as they are by then; each of
-// algorithm, protocol and a number of channels (NCCL's own, powers of two, all) that NCCL could run
-// is simulated as a step. It begins at the better of NCCL's choices and the fastest alone.
-// REQUIRES: as predict(); backend nccl, and NCCL's choice is known (compute capability). Takes
-// `options` as they are but for `known`.
+// algorithm, protocol and a number of channels (NCCL's own and the powers of two below: more, NCCL
+// would not use for so few bytes) that NCCL could run is simulated as a step. It begins at the
+// better of NCCL's choices and the fastest alone. REQUIRES: as predict(); backend nccl, and NCCL's
+// choice is known (compute capability). Takes `options` as they are but for `known`.
 NcclTuning tune_nccl(const Question& q, const Options& options = {});
 
 // Why there is nothing to tune: another backend, one rank, no collectives. "" = there is.
