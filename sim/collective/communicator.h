@@ -84,6 +84,7 @@ struct Communicator {
   // NCCL's all-to-all (add_all_to_all): where its patterns are, of messages by Simple and by LL; 0
   // = it has none. `messages` without their group: a copy of the communicator has one of its own.
   int all_to_all = 0;
+  int send_recv = 0;  // add_send_recv (parts.h): where its pattern is; 0 = it has none
   nccl::P2pOperation messages;
   Backend backend = Backend::Nccl;
   OpenMpi mpi;      // of backend mpi

@@ -56,10 +56,18 @@ constexpr Table kBroadcasts[] = {{4, kBcast2},       {8, kBcast4},           {16
                                  {256, kBcast128},   {1024, kBcast256},      {2048, kBcast1024},
                                  {4096, kBcast2048}, {INT32_MAX, kBcast4096}};
 
-int find(std::span<const Table> tables, int ranks, std::int64_t bytes) {
+const Table* table_of(std::span<const Table> tables, int ranks) {
   const Table* table = tables.data();
   while (ranks >= table->ranks && table + 1 < tables.data() + tables.size()) ++table;
-  const Rule* rule = table->rules.data();
+  return table;
+}
+
+// 4.0's rules, of any number of ranks.
+constexpr std::int64_t k40Small = 10'000;
+constexpr std::int64_t k40Segment = 1 << 20;
+
+int find(std::span<const Table> tables, int ranks, std::int64_t bytes) {
+  const Rule* rule = table_of(tables, ranks)->rules.data();
   while (bytes >= rule->bytes && rule->bytes != kAny) ++rule;
   return rule->choice;
 }
@@ -67,6 +75,25 @@ int find(std::span<const Table> tables, int ranks, std::int64_t bytes) {
 constexpr std::array<const char*, kMpiAllReduces> kNames{"basic_linear",       "nonoverlapping",
                                                          "recursive_doubling", "ring",
                                                          "segmented_ring",     "rabenseifner"};
+
+constexpr std::array<const char*, 9> kBroadcastNames{
+    "basic_linear", "chain",   "pipeline",          "split_binary_tree",     "binary_tree",
+    "binomial",     "knomial", "scatter_allgather", "scatter_allgather_ring"};
+
+// As the table that find() reads.
+template <class Name>
+MpiTable shown(std::span<const Table> tables, int ranks, Name name) {
+  MpiTable out;
+  const Table* table = table_of(tables, ranks);
+  if (table > tables.data()) out.ranks_from = (table - 1)->ranks;
+  if (table->ranks != INT32_MAX) out.ranks_below = table->ranks;
+  std::int64_t from = 0;
+  for (const Rule& r : table->rules) {
+    out.rows.push_back({from, r.bytes, r.choice, name(r.choice)});
+    from = r.bytes;
+  }
+  return out;
+}
 
 constexpr const char* kDynamic = "OMPI_MCA_coll_tuned_use_dynamic_rules";
 constexpr const char* kAlgorithm = "OMPI_MCA_coll_tuned_allreduce_algorithm";
@@ -161,10 +188,35 @@ MpiAllReduce fixed_all_reduce(OpenMpiVersion version, int ranks, std::int64_t by
                               std::int64_t elements) {
   if (version != OpenMpiVersion::V4_0)
     return static_cast<MpiAllReduce>(find(kAllReduces, ranks, bytes));
-  constexpr std::int64_t kSegmentOf40 = 1 << 20;
-  if (bytes < 10'000) return MpiAllReduce::RecursiveDoubling;
+  if (bytes < k40Small) return MpiAllReduce::RecursiveDoubling;
   if (elements <= ranks) return MpiAllReduce::NonOverlapping;
-  return ranks * kSegmentOf40 >= bytes ? MpiAllReduce::Ring : MpiAllReduce::SegmentedRing;
+  return ranks * k40Segment >= bytes ? MpiAllReduce::Ring : MpiAllReduce::SegmentedRing;
+}
+
+MpiTable all_reduce_table(OpenMpiVersion version, int ranks) {
+  auto name = [](int choice) { return name_of(static_cast<MpiAllReduce>(choice)); };
+  if (version != OpenMpiVersion::V4_0) return shown(kAllReduces, ranks, name);
+  MpiTable out;
+  std::int64_t from = 0;
+  auto add = [&](std::int64_t below, MpiAllReduce a) {
+    if (below <= from) return;
+    out.rows.push_back({from, below, static_cast<int>(a), name_of(a)});
+    from = below;
+  };
+  add(k40Small, MpiAllReduce::RecursiveDoubling);
+  add(4 * (std::int64_t{ranks} + 1), MpiAllReduce::NonOverlapping);
+  add(ranks * k40Segment + 1, MpiAllReduce::Ring);
+  add(kMpiAnySize, MpiAllReduce::SegmentedRing);
+  return out;
+}
+
+MpiTable broadcast_table(int ranks) {
+  return shown(kBroadcasts, ranks,
+               [](int choice) { return kBroadcastNames[static_cast<std::size_t>(choice - 1)]; });
+}
+
+const char* name_of(OpenMpiVersion v) {
+  return v == OpenMpiVersion::V4_0 ? "4.0" : v == OpenMpiVersion::V4_1 ? "4.1" : "5.0";
 }
 
 MpiAllReduce all_reduce_that_runs(const OpenMpi& mpi, int ranks, std::int64_t bytes,
@@ -174,7 +226,7 @@ MpiAllReduce all_reduce_that_runs(const OpenMpi& mpi, int ranks, std::int64_t by
   auto choice = static_cast<MpiAllReduce>(mpi.all_reduce);
   if (mpi.all_reduce == 0) {
     choice = fixed_all_reduce(mpi.version, ranks, bytes, elements);
-    segment = mpi.version == OpenMpiVersion::V4_0 ? 1 << 20 : 0;
+    segment = mpi.version == OpenMpiVersion::V4_0 ? k40Segment : 0;
   }
   if (choice == MpiAllReduce::Rabenseifner && elements < power_below(ranks))
     return MpiAllReduce::BasicLinear;

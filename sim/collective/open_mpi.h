@@ -54,6 +54,28 @@ MpiAllReduce fixed_all_reduce(OpenMpiVersion version, int ranks, std::int64_t by
 // is basic linear.
 MpiAllReduce all_reduce_that_runs(const OpenMpi& mpi, int ranks, std::int64_t bytes,
                                   std::int64_t element_size);
+// The rows of those rules for so many ranks, by size: what a decision was read from. Between
+// `from` and `below` bytes (of elements of four bytes); kMpiAnySize = no limit.
+inline constexpr std::int64_t kMpiAnySize = INT64_MAX;
+struct MpiRow {
+  std::int64_t from = 0;
+  std::int64_t below = kMpiAnySize;
+  int number = 0;  // coll/tuned's own
+  const char* name = "";
+  bool holds(std::int64_t bytes) const {
+    return bytes >= from && (bytes < below || below == kMpiAnySize);
+  }
+};
+struct MpiTable {
+  int ranks_from = 2;  // of communicators of so many ranks; ranks_below 0 = no limit
+  int ranks_below = 0;
+  std::vector<MpiRow> rows;
+};
+MpiTable all_reduce_table(OpenMpiVersion version, int ranks);
+MpiTable broadcast_table(int ranks);
+// "4.1"
+const char* name_of(OpenMpiVersion v);
+
 // Of MPI_Bcast, by the fixed rules of v4.1.6 and v5.0.9 (ompi_coll_tuned_bcast_intra_dec_fixed);
 // without segments, as these give none. 4.0's are taken as these. A split binary tree is taken as a
 // binary one, and scatter and all-gather on ranks that are no power of two as the binomial tree.

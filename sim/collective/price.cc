@@ -92,7 +92,7 @@ bool performs(const Communicator& c, Operation operation) {
     case Operation::AllToAll:
       return c.all_to_all > 0 || (c.ranks() < 2 && c.backend == Backend::Nccl);
     case Operation::SendRecv:
-      return false;
+      return c.send_recv > 0;
     case Operation::Push:
     case Operation::Pull:
       return c.server >= 0;
@@ -107,6 +107,7 @@ Price price(const Communicator& c, const Profile& p, Level level, Operation oper
   if (operation == Operation::AllReduce) return all_reduce(c, p, level, size, type);
   if (c.ranks() < 2) return nothing(c, p);
   if (operation == Operation::AllToAll) return nccl_all_to_all(c, p, level, size);
+  if (operation == Operation::SendRecv) return schedule_price(c, p, level, c.send_recv, size, type);
   if (c.backend != Backend::Tcp) return nccl_collective(c, p, level, operation, size);
   if (operation == Operation::Reduce) return schedule_price(c, p, level, kReduce, size, type);
   return tcp_ring(c, p, level, operation == Operation::AllGather ? kAllGather : kReduceScatter,

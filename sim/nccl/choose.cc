@@ -236,8 +236,27 @@ std::vector<Candidate> candidates(const System& s, const Table& table, const Set
   return out;
 }
 
+namespace {
+
+// What a tuner made cheapest.
+const Tuned* tuned_for(const System& s, const Table& table, const Settings& set, Operation op,
+                       std::int64_t bytes) {
+  for (const Tuned& t : set.tuned) {
+    const bool fits = t.op == op && bytes >= t.from && bytes <= t.to &&
+                      (t.nodes == 0 || t.nodes == s.nodes) && (t.ranks == 0 || t.ranks == s.ranks);
+    if (fits && set.allowed[op][t.algorithm][t.protocol] &&
+        estimate_us(s, table, op, t.algorithm, t.protocol, bytes))
+      return &t;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 std::optional<Choice> choose(const System& s, const Table& table, const Settings& set, Operation op,
                              std::int64_t bytes) {
+  if (const Tuned* t = tuned_for(s, table, set, op, bytes))
+    return complete(s, table, set, op, t->algorithm, t->protocol, bytes, t->channels);
   std::optional<double> least;
   Algorithm algorithm = Algorithm::Ring;
   Protocol protocol = Protocol::Simple;
@@ -261,7 +280,7 @@ std::optional<Choice> choose(const System& s, const Table& table, const Settings
 }
 
 Choice complete(const System& s, const Table& table, const Settings& set, Operation op, Algorithm a,
-                Protocol p, std::int64_t bytes) {
+                Protocol p, std::int64_t bytes, int of_tuner) {
   Choice c;
   c.algorithm = a;
   c.protocol = p;
@@ -278,6 +297,7 @@ Choice complete(const System& s, const Table& table, const Settings& set, Operat
     while (bytes < static_cast<std::int64_t>(channels) * threads * threshold && threads % 128 == 0)
       threads /= 2;
   }
+  if (of_tuner > 0) channels = std::min(of_tuner, communicator_channels(s, a));
   if (p == Protocol::Simple && a == Algorithm::Ring) threads += 32;
   if (p == Protocol::Simple && a == Algorithm::Tree) threads += 128;
   c.threads = std::max(threads, 96);

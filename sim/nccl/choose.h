@@ -17,6 +17,19 @@
 
 namespace ddpsim::nccl {
 
+// What a tuner plugin names for some sizes of an operation (ncclTuner's getCollInfo): this cell is
+// made to cost nothing, and the operation gets so many channels. Sizes as NCCL counts them.
+struct Tuned {
+  Operation op = Operation::AllReduce;
+  std::int64_t from = 0;  // inclusive, both
+  std::int64_t to = INT64_MAX;
+  Algorithm algorithm = Algorithm::Ring;
+  Protocol protocol = Protocol::Simple;
+  int channels = 0;  // 0 = as NCCL has them
+  int nodes = 0;     // of communicators of so many nodes and ranks; 0 = any
+  int ranks = 0;
+};
+
 // Which cells of the table may be chosen, by operation; all at first.
 struct Settings {
   Version version;
@@ -31,6 +44,7 @@ struct Settings {
   bool shared_memory = true;          // not NCCL_SHM_DISABLE
   std::optional<int> socket_threads;  // NCCL_SOCKET_NTHREADS, of one connection
   int sockets_per_thread = 1;         // NCCL_NSOCKS_PERTHREAD
+  std::vector<Tuned> tuned;           // the first that fits and is available counts
   Settings();
 };
 
@@ -74,8 +88,10 @@ std::vector<Candidate> candidates(const System& s, const Table& table, const Set
 // (Change::NothingAllowedIsAnError); before, it ran a ring.
 std::optional<Choice> choose(const System& s, const Table& table, const Settings& set, Operation op,
                              std::int64_t bytes);
-// The same for a given pair. REQUIRES: it is available.
+// The same for a given pair. `channels`: a tuner's, which take the place of NCCL's own and are at
+// most those of the communicator (src/enqueue.cc, ncclGetAlgoInfo: nMaxChannels); 0 = it says none.
+// REQUIRES: it is available.
 Choice complete(const System& s, const Table& table, const Settings& set, Operation op, Algorithm a,
-                Protocol p, std::int64_t bytes);
+                Protocol p, std::int64_t bytes, int channels = 0);
 
 }  // namespace ddpsim::nccl

@@ -82,6 +82,12 @@ std::vector<int> exchanging(const Program& p) {
   return {out.begin(), out.end()};
 }
 
+void set_tuned(collective::Communicator& c, const std::vector<nccl::Tuned>& rows) {
+  if (c.nccl) nccl::set_tuned(*c.nccl, rows);
+  for (collective::Communicator& g : c.groups) set_tuned(g, rows);
+  for (collective::Communicator& g : c.joined) set_tuned(g, rows);
+}
+
 void let_exchange(collective::Communicator& c) {
   if (c.nccl && c.ranks() <= nccl::kMostP2pRanks) collective::add_all_to_all(c);
 }
@@ -157,29 +163,39 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   for (std::size_t k = program.groups.empty() ? 0 : 1; k <= program.groups.size(); ++k) {
     const collective::Communicator& c = of_group(all, static_cast<int>(k));
     if (!c.nccl) continue;  // of one rank
+    // Whether a cell is available does not depend on the size (nccl::estimate_us).
+    constexpr std::int64_t kAnySize = 1;
     for (Operation op : needed)
-      for (std::int64_t bytes = 1; bytes < (std::int64_t{1} << 40); bytes *= 2)
-        if (!nccl::choose(*c.nccl, op, bytes))
-          return {"/plan/environment", std::string("leaves nothing that could run ") + name_of(op) +
-                                           " here: NCCL 2.24 and later stop with an error, too "
-                                           "(for one operation only: NCCL_ALGO=allreduce:tree)"};
+      if (!nccl::choose(*c.nccl, op, kAnySize))
+        return {"/plan/environment", std::string("leaves nothing that could run ") + name_of(op) +
+                                         " here: NCCL 2.24 and later stop with an error, too "
+                                         "(for one operation only: NCCL_ALGO=allreduce:tree)"};
   }
   return {};
 }
 
 collective::Communicator Communicators::make(const Question& q, const Key& key,
-                                             std::vector<int> devices) {
+                                             std::vector<int> devices) const {
   const Backend backend = std::get<1>(key);
-  if (backend == Backend::Nccl && q.profile.compute.capability > 0)
-    return collective::make_nccl_communicator(q.fabric, std::move(devices),
-                                              nccl_settings(q.scenario.plan).settings,
+  if (backend == Backend::Nccl && q.profile.compute.capability > 0) {
+    nccl::Settings settings = nccl_settings(q.scenario.plan).settings;
+    settings.tuned = tuned_;
+    return collective::make_nccl_communicator(q.fabric, std::move(devices), settings,
                                               q.profile.compute.capability);
+  }
   collective::Communicator c =
       collective::make_communicator(q.fabric, std::move(devices), backend, std::get<2>(key));
   if (backend == Backend::Mpi)
     c.mpi = collective::parse_open_mpi(q.scenario.plan.open_mpi, q.scenario.plan.environment).mpi;
   c.mpi.polls = polls_mpi(q.scenario.plan, backend);
   return c;
+}
+
+void Communicators::tune(std::vector<nccl::Tuned> rows) {
+  std::lock_guard guard(lock_);
+  tuned_ = std::move(rows);
+  for (auto& [key, c] : known_) set_tuned(c, tuned_);
+  for (auto& [key, c] : grouped_) set_tuned(c, tuned_);
 }
 
 Communicators::Key Communicators::key_of(const Question& q, Backend backend) {
@@ -206,7 +222,9 @@ const collective::Communicator& Communicators::find(const Question& q, const Key
   for (const auto& [other, communicator] : known_) {
     if (!communicator.nccl || !alike_but_for_the_choice(key, other)) continue;
     collective::Communicator same = communicator;
-    nccl::set_choice(*same.nccl, nccl_settings(q.scenario.plan).settings);
+    nccl::Settings settings = nccl_settings(q.scenario.plan).settings;
+    settings.tuned = tuned_;
+    nccl::set_choice(*same.nccl, settings);
     return known_.emplace(key, std::move(same)).first->second;
   }
   return known_.emplace(key, make(q, key, std::get<0>(key))).first->second;
@@ -244,7 +262,7 @@ const collective::Communicator& Communicators::get(const Question& q, const Prog
 }
 
 collective::Communicator Communicators::join(const Question& q, const Key& key,
-                                             const RankGroups& groups, bool exchanges) {
+                                             const RankGroups& groups, bool exchanges) const {
   const std::vector<int>& devices = std::get<0>(key);
   const Cluster& cluster = q.fabric.cluster();
   const int per_host = cluster.devices_per_host;

@@ -28,6 +28,7 @@
 #include "sim/strategy/power_sgd.h"
 #include "sim/strategy/systems.h"
 #include "sim/strategy/zero.h"
+#include "sim/topology/survey.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -634,6 +635,9 @@ Prediction predict(const Question& q, const Options& given) {
   out.fitted = q.profile.step_residual > 0;
   out.common_start = options.common_start;
   if (q.scenario.ranks > 1 || r.program.servers) out.busiest_link = busiest_link(r, q, step);
+  if (std::string nics = topology::unused_nics_sentence(q.fabric, devices_of(q.scenario));
+      !nics.empty())
+    out.extrapolated.push_back(std::move(nics));
   out.extrapolated.insert(out.extrapolated.end(), q.profile.unknown.begin(),
                           q.profile.unknown.end());
   if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1 && !r.comm().nccl)

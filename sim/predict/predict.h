@@ -39,16 +39,20 @@ class Communicators {
   const collective::Communicator& get(const Question& q, Backend backend);
   // With the communicators of the Program's groups.
   const collective::Communicator& get(const Question& q, const Program& program);
+  // What a tuner plugin would tell NCCL, to all communicators that are here and those to come. Not
+  // while others ask. Those that get() gave stay, and obey.
+  void tune(std::vector<nccl::Tuned> rows);
 
  private:
   using Key = std::tuple<std::vector<int>, Backend, Algorithm, std::string,
                          std::map<std::string, std::string>, bool>;
   static Key key_of(const Question& q, Backend backend);
-  static collective::Communicator make(const Question& q, const Key& key, std::vector<int> devices);
+  collective::Communicator make(const Question& q, const Key& key, std::vector<int> devices) const;
   const collective::Communicator& find(const Question& q, const Key& key);  // REQUIRES: lock_
-  static collective::Communicator join(const Question& q, const Key& key, const RankGroups& groups,
-                                       bool exchanges);
+  collective::Communicator join(const Question& q, const Key& key, const RankGroups& groups,
+                                bool exchanges) const;
   std::mutex lock_;
+  std::vector<nccl::Tuned> tuned_;
   std::map<Key, collective::Communicator> known_;
   std::map<std::pair<Key, std::vector<std::pair<int, int>>>, collective::Communicator> grouped_;
 };

@@ -42,6 +42,21 @@ Problem validate(std::span<const TunerRow> rows);
 // for the comment. REQUIRES: validate found nothing, at least one row.
 std::string tuner_csv(std::span<const TunerRow> rows, std::string_view made_of = "");
 
+// Who else reads such files, each in a form of its own (sim/FORMATS.md, nccl-tuner):
+//   Ncclx  NCCLX, torchcomms' NCCL (NCCLX_TUNER_CONFIG_FILE): sizes per rank, nodes and ranks a
+//          node, in intervals; what no line matches is NCCL's own choice. Source: torchcomms
+//          46726f15, comms/ncclx/meta/tuner (README.md, MetaTuner.cc, CsvConfigParse.h)
+//   Rccl   AMD's (NCCL_TUNER_CONFIG_FILE, or share/rccl/tuner/rccl_tuner_ARCH.csv): the example
+//          plugin's columns, without its one channel. Source: rocm-systems 22af4d53,
+//          projects/rccl/src/plugin/tuner/csv_tuner.cc
+enum class TunerConsumer { Example, Ncclx, Rccl };
+inline constexpr const char* kTunerConsumers[] = {"example", "ncclx", "rccl"};
+// What the consumer has no way to say of these rows; path "/3" is the fourth row.
+Problem cannot_say(std::span<const TunerRow> rows, TunerConsumer consumer);
+// REQUIRES: validate and cannot_say found nothing, at least one row.
+std::string tuner_csv(std::span<const TunerRow> rows, std::string_view made_of,
+                      TunerConsumer consumer);
+
 // Reads such a file, whoever wrote it; what tuner_csv put at the end is left out again. Throws
 // InputError with FILE:LINE.
 std::vector<TunerRow> parse_tuner_csv(const std::string& text, const std::string& file);

@@ -377,7 +377,7 @@ std::string prediction_csv(const Heading& h, const predict::Prediction& p) {
       "workload,cluster,plan,profile,basis,step_ps,step_low_ps,step_high_ps,forward_ps,backward_ps,"
       "ddp_ps,exposed_communication_ps,communication_ps,optimizer_ps,"
       "idle_ps,overlap,samples_per_s,scaling_efficiency,buckets,scaling_efficiency_low,scaling_"
-      "efficiency_high\n";
+      "efficiency_high,notes\n";
   // A workload that computes nothing has no efficiency.
   auto number = [&](double v) {
     return p.scaling_efficiency > 0 ? fmt::format("{}", v) : std::string();
@@ -385,12 +385,13 @@ std::string prediction_csv(const Heading& h, const predict::Prediction& p) {
   std::string basis = p.measured ? "measured" : kDatasheet;
   if (p.measured_step) basis += "; " + predict::sentence(*p.measured_step);
   out += fmt::format(
-      "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(h.workload),
+      "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(h.workload),
       csv_field(h.cluster), csv_field(h.plan), csv_field(h.profile), csv_field(basis), s.step.ps,
       p.step_low.ps, p.step_high.ps, s.forward.ps, s.backward.ps, s.ddp.ps,
       s.exposed_communication.ps, s.communication.ps, s.optimizer.ps, s.idle.ps, s.overlap,
       p.samples_per_s > 0 ? fmt::format("{}", p.samples_per_s) : "", number(p.scaling_efficiency),
-      s.buckets.size(), number(p.efficiency_low), number(p.efficiency_high));
+      s.buckets.size(), number(p.efficiency_low), number(p.efficiency_high),
+      csv_field(fmt::format("{}", fmt::join(p.extrapolated, "; "))));
   return out;
 }
 

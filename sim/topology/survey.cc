@@ -32,9 +32,7 @@ std::vector<int> spread(int count, int most) {
 void check_nics(const Fabric& f, std::vector<Finding>& out) {
   const Cluster& c = f.cluster();
   if (!f.has_nic_links() || c.hosts < 2) return;
-  std::vector<int> serves(static_cast<std::size_t>(f.nics_per_host()), 0);
-  for (int d = 0; d < c.devices_per_host; ++d) ++serves[static_cast<std::size_t>(f.nic_of(d))];
-  auto unused = std::count(serves.begin(), serves.end(), 0);
+  const std::int64_t unused = unused_nics(f);
   if (unused > 0)
     out.push_back(
         {Severity::Note,
@@ -189,6 +187,32 @@ std::vector<Finding> findings(const Fabric& f) {
   for (const std::string& p : points)
     out.push_back({Severity::Note, "single point of failure: " + p});
   return out;
+}
+
+int unused_nics(const Fabric& f) {
+  const Cluster& c = f.cluster();
+  if (!f.has_nic_links() || c.hosts < 2) return 0;
+  std::vector<int> serves(static_cast<std::size_t>(f.nics_per_host()), 0);
+  for (int d = 0; d < c.devices_per_host; ++d) ++serves[static_cast<std::size_t>(f.nic_of(d))];
+  return static_cast<int>(std::count(serves.begin(), serves.end(), 0));
+}
+
+std::string unused_nics_sentence(const Fabric& f, const std::vector<int>& devices) {
+  const Cluster& c = f.cluster();
+  const int unused = unused_nics(f);
+  if (unused == 0 || c.device != DeviceKind::Gpu) return "";
+  const bool spans = std::any_of(devices.begin(), devices.end(),
+                                 [&](int d) { return f.host_of(d) != f.host_of(devices.front()); });
+  if (!spans) return "";
+  const int used = f.nics_per_host() - unused;
+  return number(unused) + " of the " + number(f.nics_per_host()) +
+         " NICs of a host carry nothing here: each GPU sends by its nearest NIC alone, and they "
+         "are "
+         "no GPU's nearest. NCCL spreads channels over all NICs that are as near, so that this may "
+         "be too slow by up to " +
+         number(f.nics_per_host()) + "/" + number(used) +
+         " where the network limits; to reckon with all of them, say as many NICs as GPUs with the "
+         "bandwidth of what each GPU has";
 }
 
 }  // namespace ddpsim::topology

@@ -56,4 +56,11 @@ struct Finding {
 // An Error: some device cannot be used together with the others.
 std::vector<Finding> findings(const Fabric& f);
 
+// NICs of a host that are no GPU's nearest, so that nothing is sent by them but by who names one; 0
+// = every NIC is used, or there is one host.
+int unused_nics(const Fabric& f);
+// Of GPUs that span hosts: that such NICs carry nothing here, and what NCCL does with them. "" =
+// every NIC is used.
+std::string unused_nics_sentence(const Fabric& f, const std::vector<int>& devices);
+
 }  // namespace ddpsim::topology

@@ -381,7 +381,7 @@ TEST(Explain, RefusesWhatItCannotAnswer) {
   for (const Bad& b :
        {Bad{{"explain"}, "no cluster given"},
         Bad{{"explain", "--cluster", "hgx-h10"}, "hgx-h100"},
-        Bad{{"explain", "--cluster", "ethernet-10g"}, "GPUs"},
+        Bad{{"explain", "--cluster", "ethernet-10g", "--backend", "nccl"}, "GPUs"},
         Bad{{"explain", "--cluster", "hgx-h100", "--op", "alreduce"}, "all_reduce"},
         Bad{{"explain", "--cluster", "hgx-h100", "--op", "gather"}, "all_to_all, send_recv"},
         Bad{{"explain", "--cluster", "hgx-h100", "--op", "barrier"}, "expected one of all_reduce"},

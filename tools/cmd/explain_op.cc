@@ -9,6 +9,7 @@
 #include "sim/io/nccl_xml.h"
 #include "sim/predict/roofline.h"
 #include "sim/report/text.h"
+#include "sim/topology/survey.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -168,6 +169,18 @@ io::OrderedJson switches_json(const std::vector<Switch>& all) {
   return out;
 }
 
+std::vector<std::string> notes_of(const NcclQuestion& q) {
+  std::vector<int> devices;
+  for (int r = 0; r < q.ranks; ++r) devices.push_back(r);
+  std::string nics = topology::unused_nics_sentence(*q.fabric, devices);
+  return nics.empty() ? std::vector<std::string>{} : std::vector<std::string>{nics};
+}
+std::string notes_text(const NcclQuestion& q) {
+  std::string out;
+  for (const std::string& note : notes_of(q)) out += "\nBeyond the model: " + note + "\n";
+  return out;
+}
+
 std::string heading(const NcclQuestion& q, Operation op, Bytes bytes, const std::string& graph) {
   const Hardware& h = q.hardware;
   int nodes = nccl::nodes(*q.group);
@@ -190,6 +203,17 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes,
   nccl::P2pPrice priced = nccl::p2p_price(o, q.hardware.profile, Level::Mid, bytes);
   const nccl::Price& price = priced.price;
   std::int64_t each = nccl::p2p_message_bytes(o, bytes);
+  if (output.format == "csv")
+    return write_answer(
+        t, output,
+        kNcclCsvHeader +
+            fmt::format("{},{},{},{},{},nccl,p2p,,yes,{},,,{},{},{},{},{},{:.0f},{},{}\n",
+                        name_of(op), bytes.count, report::csv_field(q.hardware.cluster.name),
+                        report::csv_field(q.hardware.profile.name), q.ranks, o.p2p.blocks,
+                        price.total.ps, price.base.ps, price.steps.ps, price.fill.ps,
+                        price.transfer.ps, price.bus_bytes_per_s,
+                        report::csv_field(price.limited_by),
+                        report::csv_field(fmt::format("{}", fmt::join(notes_of(q), "; ")))));
   if (output.format == "json") {
     io::OrderedJson row = {{"algorithm", "p2p"},
                            {"inside", message_json(priced.inside)},
@@ -212,7 +236,8 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes,
                          {"ranks", q.ranks},
                          {"candidates", io::OrderedJson::array({row})},
                          {"changes", switches_json(switches_of(o, q.hardware.profile))},
-                         {"rendezvous", rendezvous_json(rendezvous_of(o, q.hardware.profile))}};
+                         {"rendezvous", rendezvous_json(rendezvous_of(o, q.hardware.profile))},
+                         {"notes", notes_of(q)}};
     return write_answer(t, output, j.dump(1) + "\n");
   }
   std::string out = heading(q, op, bytes, graph);
@@ -234,7 +259,7 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes,
       out += fmt::format(
           "Above {} the time falls although the size grows: {} NCCL changes from {} to {}.\n",
           to_string(Bytes{s.bytes - 1}), s.where, s.before, s.after);
-  out += rendezvous_text(rendezvous_of(o, q.hardware.profile));
+  out += rendezvous_text(rendezvous_of(o, q.hardware.profile)) + notes_text(q);
   write_answer(t, output, report::wrapped(out));
 }
 

@@ -35,6 +35,14 @@ std::vector<Rendezvous> rendezvous_of(const nccl::P2pOperation& o, const Profile
 std::string rendezvous_text(const std::vector<Rendezvous>& all);
 io::OrderedJson rendezvous_json(const std::vector<Rendezvous>& all);
 
+// One row a way to run it; of point-to-point without protocol and NCCL's estimate.
+inline constexpr const char* kNcclCsvHeader =
+    "operation,bytes,cluster,profile,ranks,backend,algorithm,protocol,chosen,channels,chunk_bytes,"
+    "nccl_ps,price_ps,base_ps,steps_ps,fill_ps,transfer_ps,bus_bytes_per_s,limited_by,notes\n";
+// What the answer leaves out of what NCCL does on this cluster; empty = nothing.
+std::vector<std::string> notes_of(const NcclQuestion& q);
+std::string notes_text(const NcclQuestion& q);
+
 // --op all_to_all, --op send_recv.
 void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes,
                  const std::string& graph, const OutputFlags& output);

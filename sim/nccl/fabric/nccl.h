@@ -61,6 +61,11 @@ OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Setti
                  int compute_capability, const Graphs* found = nullptr);
 // Other settings of what may be chosen. REQUIRES: the others are the same.
 void set_choice(Group& g, const Settings& settings);
+// What a tuner plugin says, instead of what one said before; none = no plugin.
+void set_tuned(Group& g, std::vector<Tuned> tuned);
+// How often this group has looked through NCCL's cost table to choose: once for each operation and
+// size since its settings were set.
+std::size_t tables_read(const Group& g);
 
 const topology::Fabric& fabric(const Group& g);
 int ranks(const Group& g);
@@ -90,7 +95,10 @@ void find_hop_route(const Group& g, int from, int to, int nic, topology::Route& 
 // As choose.h has them.
 std::vector<Candidate> candidates(const Group& g, Operation op, std::int64_t bytes);
 std::optional<Choice> choose(const Group& g, Operation op, std::int64_t bytes);
-Choice complete(const Group& g, Operation op, Algorithm a, Protocol p, std::int64_t bytes);
+Choice complete(const Group& g, Operation op, Algorithm a, Protocol p, std::int64_t bytes,
+                int channels = 0);
+// Channels that the communicator has for it, of which a tuner may name fewer.
+int most_channels(const Group& g, Algorithm a);
 
 struct Price {
   Duration total;

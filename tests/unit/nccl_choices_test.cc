@@ -1,0 +1,144 @@
+// A group looks through NCCL's cost table once for each operation and size, however often it is
+// asked; a tuner's rows take the place of its choice.
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "sim/collective/nccl.h"
+#include "sim/predict/tune_nccl.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+struct Asked {
+  Workload w = workload("resnet50");
+  topology::Fabric fabric;
+  Profile p = profile("h100-sxm.datasheet");
+  Scenario s;
+  predict::Communicators known;
+  predict::Options options;
+
+  explicit Asked(Cluster c) : fabric(std::move(c)) {
+    s.ranks = fabric.cluster().devices();
+    options.known = &known;
+  }
+  predict::Question question() const { return {w, fabric, p, s}; }
+};
+
+Cluster four_hosts() {
+  Cluster c = cluster("dgx-h100");
+  c.hosts = 4;
+  return c;
+}
+
+// Mid, both ends of the interval and the levers ask for the same sizes.
+TEST(NcclChoices, AreMadeOncePerOperationAndSize) {
+  Asked a(four_hosts());
+  const predict::Prediction p = predict::predict(a.question(), a.options);
+  std::set<std::int64_t> sizes;
+  for (const auto& b : p.summary.buckets) sizes.insert(b.bytes);
+  ASSERT_GT(sizes.size(), 2u);
+  const nccl::Group& g = *a.known.get(a.question(), Backend::Nccl).nccl;
+  const std::size_t once = nccl::tables_read(g);
+  // The buckets of steady steps and of the first one, and broadcasts of buffers.
+  EXPECT_LE(once, 4 * sizes.size());
+  predict::predict(a.question(), a.options);
+  EXPECT_EQ(nccl::tables_read(g), once);
+}
+
+// Whether NCCL could run an operation is the same at every size: check() asks for one.
+TEST(NcclChoices, AreAvailableAtEverySizeOrAtNone) {
+  Asked a(four_hosts());
+  for (const char* list : {"allreduce:tree", "allreduce:nvls", "ring", "allreduce:^ring,tree",
+                           "broadcast:ring;allreduce:nvlstree", "allreduce:pat"}) {
+    a.s.plan.environment["NCCL_ALGO"] = list;
+    const auto& c = a.known.get(a.question(), Backend::Nccl);
+    for (Operation op : {Operation::AllReduce, Operation::Broadcast, Operation::AllGather}) {
+      const bool any = nccl::choose(*c.nccl, op, 1).has_value();
+      for (std::int64_t bytes = 2; bytes < (std::int64_t{1} << 40); bytes *= 2)
+        EXPECT_EQ(nccl::choose(*c.nccl, op, bytes).has_value(), any) << list << " " << bytes;
+    }
+  }
+}
+
+// With variables, check() reads one table an operation: it asked for 40 sizes of each.
+TEST(NcclChoices, AreNotMadeTwiceByCheck) {
+  Asked a(four_hosts());
+  a.s.plan.environment["NCCL_PROTO"] = "simple";
+  EXPECT_FALSE(predict::check(a.question(), &a.known));
+  const auto& c = a.known.get(a.question(), Backend::Nccl);
+  EXPECT_EQ(nccl::tables_read(*c.nccl), 2u);  // all-reduce and broadcast
+  EXPECT_FALSE(predict::check(a.question(), &a.known));
+  EXPECT_EQ(nccl::tables_read(*c.nccl), 2u);
+}
+
+TEST(NcclChoices, AreForgottenWithTheirSettings) {
+  Asked a(four_hosts());
+  const auto& c = a.known.get(a.question(), Backend::Nccl);
+  const std::int64_t bytes = 25 << 20;
+  const auto own = *nccl::choose(*c.nccl, Operation::AllReduce, bytes);
+  nccl::Tuned row;
+  row.from = row.to = bytes;
+  row.algorithm = nccl::Algorithm::Ring;
+  row.protocol = nccl::Protocol::Ll;
+  row.channels = 3;
+  a.known.tune({row});
+  const auto tuned = *nccl::choose(*c.nccl, Operation::AllReduce, bytes);
+  EXPECT_EQ(tuned.algorithm, nccl::Algorithm::Ring);
+  EXPECT_EQ(tuned.protocol, nccl::Protocol::Ll);
+  EXPECT_EQ(tuned.channels, 3);
+  // A byte more, another operation, another number of ranks: NCCL's own.
+  EXPECT_NE(nccl::choose(*c.nccl, Operation::AllReduce, bytes + 1)->channels, 3);
+  row.ranks = 8;
+  a.known.tune({row});
+  EXPECT_EQ(nccl::choose(*c.nccl, Operation::AllReduce, bytes)->channels, own.channels);
+  // What cannot run is passed over, and more channels than there are is all of them.
+  row.ranks = 0;
+  row.algorithm = nccl::Algorithm::Pat;
+  nccl::Tuned next = row;
+  next.algorithm = nccl::Algorithm::Tree;
+  next.protocol = nccl::Protocol::Simple;
+  next.channels = 64;
+  a.known.tune({row, next});
+  const auto passed = *nccl::choose(*c.nccl, Operation::AllReduce, bytes);
+  EXPECT_EQ(passed.algorithm, nccl::Algorithm::Tree);
+  EXPECT_EQ(passed.channels, nccl::most_channels(*c.nccl, nccl::Algorithm::Tree));
+  a.known.tune({});
+  EXPECT_EQ(nccl::choose(*c.nccl, Operation::AllReduce, bytes)->algorithm, own.algorithm);
+}
+
+// The step with what was found is what was said, and never longer than with NCCL's own choices.
+TEST(NcclChoices, UnderOverlapMakeTheStepNoLonger) {
+  Asked a(four_hosts());
+  const predict::NcclTuning n = predict::tune_nccl(a.question());
+  EXPECT_LE(n.overlap, n.own);
+  EXPECT_LE(n.overlap, n.alone);
+  EXPECT_EQ(n.own, predict::steady_period(a.question(), Level::Mid, a.options));
+  a.known.tune(predict::rows_of(n.sizes, &predict::TunedSize::alone));
+  EXPECT_EQ(n.alone, predict::steady_period(a.question(), Level::Mid, a.options));
+  a.known.tune(predict::rows_of(n.sizes, &predict::TunedSize::overlap));
+  EXPECT_EQ(n.overlap, predict::steady_period(a.question(), Level::Mid, a.options));
+  for (const predict::TunedSize& s : n.sizes) EXPECT_LE(s.alone_alone, s.own_alone);
+}
+
+// Two channels are fastest alone, and take twice as many SMs from backward as one, which is 0.2 %
+// slower: the step is shorter with one.
+TEST(NcclChoices, UnderOverlapAreOthersThanAlone) {
+  Cluster c = cluster("gpu-ethernet-25g");
+  c.hosts = 8;
+  Asked a(c);
+  a.w = workload("gpt2-small");
+  a.p = profile(c.profile);
+  const predict::NcclTuning n = predict::tune_nccl(a.question());
+  ASSERT_FALSE(n.sizes.empty());
+  const predict::TunedSize& s = n.sizes.front();
+  EXPECT_EQ(s.op, Operation::AllReduce);
+  EXPECT_EQ(s.alone.channels, 2);
+  EXPECT_EQ(s.overlap.channels, 1);
+  EXPECT_GT(s.overlap_alone, s.alone_alone);
+  EXPECT_LT(static_cast<double>(n.overlap.ps), 0.99 * static_cast<double>(n.alone.ps));
+}
+
+}  // namespace
+}  // namespace ddpsim::test
