@@ -22,7 +22,7 @@ std::vector<topology::LinkId> links_to_cpu(const topology::Fabric& fabric, int d
 }  // namespace
 
 bool uses_host_memory(const Question& q) {
-  return offloads(q.scenario.plan) ||
+  return offloads(q.scenario.plan) || stages_collectives(q.scenario.plan, q.profile.kind) ||
          (q.profile.kind == DeviceKind::Gpu &&
           strategy::stages_on_hosts(q.scenario.plan, q.scenario.ranks,
                                     q.fabric.cluster().devices_per_host));
@@ -49,7 +49,8 @@ Problem check_host_memory(const Question& q) {
           !q.profile.transports.count(name))
         return {"/cluster", what + " between GPUs and their hosts over transport \"" + name +
                                 "\", which profile \"" + q.profile.name + "\" does not have"};
-  if (plan && cluster.host_memory.bits_per_s <= 0)
+  const bool by_cores = plan && !stages_collectives(q.scenario.plan, q.profile.kind);
+  if (by_cores && cluster.host_memory.bits_per_s <= 0)
     return {"/cluster/host_memory",
             std::string(offloads(q.scenario.plan) ? "the plan updates weights on the host's CPUs"
                                                   : "the plan sums gradients on the host's CPUs") +
