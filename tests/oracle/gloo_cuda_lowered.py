@@ -195,7 +195,9 @@ class Player:
         nbytes = sum(self.size[j] for j in buckets[b])
         if half:
             self.kernel(f"compress/bucket.{b}")
-        return self.send("all_reduce", nbytes // (2 if half else 1), "float16" if half else "float32")
+        if half:
+            return self.send("all_reduce", nbytes // 2, "float16")
+        return self.send("all_reduce", nbytes, "float32")
 
     # ---- plain averaging
     def averaging(self):
