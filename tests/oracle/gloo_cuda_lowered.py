@@ -195,7 +195,6 @@ class Player:
         nbytes = sum(self.size[j] for j in buckets[b])
         if half:
             self.kernel(f"compress/bucket.{b}")
-        if half:
             return self.send("all_reduce", nbytes // 2, "float16")
         return self.send("all_reduce", nbytes, "float32")
 

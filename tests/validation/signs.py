@@ -74,7 +74,14 @@ ONE_BERT = 8 / 49
 def bert(ddpsim):
     """All three are Horovod 0.19 with HOROVOD_CYCLE_TIME, CACHE_CAPACITY and FUSION_THRESHOLD 0
     (mgwfbp/bert_benchmark.py); what is merged is merged by hooks, before Horovod sees it: nothing,
-    all in one, or what a model of theirs says (predicted as Horovod's own fusion)."""
+    all in one, or what a model of theirs says (predicted as Horovod's own fusion).
+
+    Which spans decide, with the published one GPU and all else as predicted: one reduction of 1.34
+    GB takes 474, 507 and 524 ms here on 8, 16 and 32 GPUs, and 451, 473 and 486 there (rings
+    through the memory of hosts without peer access are 5 to 8 % too slow here); 398 reductions take
+    38, 59 and 108 ms more than that here, 71, 110 and 158 there: 83, 126 and 127 us each are
+    missing. Either is enough to turn the order of the first two on 16 GPUs, which are 28 ms the
+    other way round."""
     wrong = []
     names = ("each tensor, overlapped", "all at once, after backward", "merged")
     bare = sets(HOROVOD_CYCLE_TIME=0, HOROVOD_CACHE_CAPACITY=0)
