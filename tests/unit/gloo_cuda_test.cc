@@ -14,7 +14,7 @@
 #include "sim/predict/predict.h"
 #include "tests/support/support.h"
 
-namespace ddpsim::predict {
+namespace ddpsim::predict::gloo_cuda {
 namespace {
 
 constexpr std::int64_t kMebi = 1 << 20;
@@ -208,4 +208,4 @@ TEST(GlooCuda, FasterHostsAreNotSlower) {
 }
 
 }  // namespace
-}  // namespace ddpsim::predict
+}  // namespace ddpsim::predict::gloo_cuda
