@@ -32,10 +32,12 @@ Summary summarize(const Run& run) {
   std::vector<Interval> communication;
   std::vector<Interval> host;
   std::vector<Interval> input;
+  std::vector<Interval> moves;
   for (const Span& s : run.spans) {
     if (s.actor != out.actor) continue;
     Duration d = s.end - s.begin;
     Interval clipped{std::max(s.begin.ps, from), std::min(s.end.ps, to)};
+    if (is_move(s.kind)) moves.push_back(clipped);
     if (is_communication(s.kind)) {
       communication.push_back({std::max(std::min(s.ready.ps, s.begin.ps), from), clipped.end});
       if (carries_tensors(s.kind))
@@ -81,6 +83,9 @@ Summary summarize(const Run& run) {
   out.ddp = std::max(Duration{}, out.compute - out.forward - out.backward - out.optimizer);
   out.communication = {length(m)};
   out.exposed_communication = {length(m) - overlap_length(m, c)};
+  auto moved = unite(std::move(moves));
+  out.copies = {length(moved)};
+  out.exposed_copies = {length(moved) - overlap_length(moved, c)};
   out.idle = out.step - out.compute - out.exposed_communication;
   if (out.input) {
     std::vector<Interval> busy = c;

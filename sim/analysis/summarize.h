@@ -34,11 +34,13 @@ struct Summary {
   Duration compute;                // union of all of the above
   Duration communication;          // union of time in which a collective is in flight or waited for
   Duration exposed_communication;  // the part of it in which nothing computes
-  Duration idle;                   // none of these: the device waits for its host
-  std::optional<Duration> input;   // the host waits for its batch, and nothing else goes on; none =
-                                   // there is no input pipeline
-  double overlap = 0;              // 1 - exposed / communication; 0 without communication
-  Duration host_busy;              // host thread launching (GPU)
+  Duration copies;                // of it, union of copies between the device and its host's memory
+  Duration exposed_copies;        // the part of them in which nothing computes
+  Duration idle;                  // none of these: the device waits for its host
+  std::optional<Duration> input;  // the host waits for its batch, and nothing else goes on; none =
+                                  // there is no input pipeline
+  double overlap = 0;             // 1 - exposed / communication; 0 without communication
+  Duration host_busy;             // host thread launching (GPU)
   int actor = 0;
   std::vector<BucketTimes> buckets;  // gradient all-reduces in order of launch
 };

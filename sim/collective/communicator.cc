@@ -5,6 +5,7 @@
 #include <set>
 
 #include "sim/collective/blocks.h"
+#include "sim/collective/sockets.h"
 #include "sim/topology/link_loads.h"
 
 namespace ddpsim::collective {
@@ -76,19 +77,24 @@ int rank_at(const Layout& l, int position) {
   return l.order.empty() ? position : l.order[static_cast<std::size_t>(position)];
 }
 
+void find_way(const Communicator& c, int from, int to, topology::Route& route) {
+  const int a = c.devices[static_cast<std::size_t>(from)];
+  const int b = c.devices[static_cast<std::size_t>(to)];
+  c.sockets ? find_socket_route(*c.fabric, a, b, route) : c.fabric->find_route(a, b, route);
+}
+
 // `mean`: gets the round's loads, times `weight`.
 Pattern::Round route_round(const Communicator& c, const Round& round, double weight,
                            LinkLoads& mean) {
-  const topology::Fabric& f = *c.fabric;
   Pattern::Round out;
-  LinkLoads one(f);
+  LinkLoads one(*c.fabric);
   topology::Route route;
   std::vector<double> summed(round.sums ? c.devices.size() : 0);
+  std::vector<double> io(c.sockets ? c.devices.size() : 0);
   for (const Transfer& t : round.transfers) {
     int from = rank_at(c.layout, t.from);
     int to = rank_at(c.layout, t.to);
-    f.find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)],
-                 route);
+    find_way(c, from, to, route);
     one.add(route, t.share);
     mean.add(route, t.share * weight);
     auto same = std::find_if(out.hops.begin(), out.hops.end(),
@@ -100,7 +106,10 @@ Pattern::Round route_round(const Communicator& c, const Round& round, double wei
     out.message = std::max(out.message, t.share);
     out.moved += t.share;
     if (round.sums) summed[static_cast<std::size_t>(to)] += t.share;
+    if (!c.sockets) continue;
+    for (int r : {from, to}) io[static_cast<std::size_t>(r)] += t.share / 2;
   }
+  for (double s : io) out.io = std::max(out.io, s);
   for (double s : summed) {
     out.summed = std::max(out.summed, s);
     out.summed_by_all += s;
@@ -131,6 +140,8 @@ Pattern route_rounds(const Communicator& c, Algorithm a, Operation o, const Roun
     for (std::size_t k = 0; k < turns.size(); ++k) out.rounds[k].exchange = turns[k];
   }
   out.load = mean.take();
+  out.io = 0;
+  for (const Pattern::Round& r : out.rounds) out.io += r.io * r.times / total;
   out.by_round = !rounds.pipelined && o != Operation::Broadcast;
   if (!rounds.pipelined)
     for (const Pattern::Round& r : out.rounds) out.moved += r.moved * r.times / total;
@@ -183,6 +194,7 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
   c.fabric = &f;
   c.devices = std::move(devices);
   c.backend = backend;
+  c.sockets = backend == Backend::Gloo && f.cluster().device == DeviceKind::Gpu;
   c.layout = layout_of(f, c.devices);
   int n = c.ranks();
   if (backend == Backend::Nccl) {
@@ -203,8 +215,7 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
     for (int i = 0; i < n; ++i) {
       int from = c.rings[k][static_cast<std::size_t>(i)];
       int to = c.rings[k][static_cast<std::size_t>((i + 1) % n)];
-      f.find_route(c.devices[static_cast<std::size_t>(from)],
-                   c.devices[static_cast<std::size_t>(to)], route);
+      find_way(c, from, to, route);
       ring.add(route, share);
       if (k == 0) c.ring_hops.push_back({from, to, route.transport, route.latency});
       used.insert(route.transport);

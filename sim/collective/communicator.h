@@ -50,6 +50,7 @@ struct Pattern {
     double summed = 0;  // bytes that the busiest rank sums, as such a share; 0 = nothing
     double summed_by_all = 0;
     RoundTurns exchange;  // Open MPI
+    double io = 0;  // by sockets: half of what the busiest rank sends and receives
   };
   std::vector<Round> rounds;
   // A price has a phase for each round, with its links, instead of one phase with the mean: all but
@@ -61,6 +62,9 @@ struct Pattern {
   int lanes = 1;
   Round cycle;
   int streamed = 0;  // messages of a piece in all lanes
+  // By sockets: what the busiest rank's thread sends and receives, halved, per byte of a phase's
+  // work (mean over rounds); a ring's ranks send what they receive.
+  double io = 1;
 };
 
 struct Communicator {
@@ -87,8 +91,9 @@ struct Communicator {
   int send_recv = 0;  // add_send_recv (parts.h): where its pattern is; 0 = it has none
   nccl::P2pOperation messages;
   Backend backend = Backend::Nccl;
-  OpenMpi mpi;      // of backend mpi
-  int server = -1;  // device beside whose NIC a parameter server is (servers.h); -1 = none
+  bool sockets = false;  // Gloo between GPUs (sockets.h)
+  OpenMpi mpi;           // of backend mpi
+  int server = -1;       // device beside whose NIC a parameter server is (servers.h); -1 = none
   // Of a job's Program::groups, in their order (make_joint).
   std::vector<Communicator> groups;
   // Of groups that were joined: each of them by itself; empty = this one stands for all.

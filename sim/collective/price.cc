@@ -4,6 +4,7 @@
 #include "sim/collective/nccl.h"
 #include "sim/collective/price_terms.h"
 #include "sim/collective/servers.h"
+#include "sim/collective/sockets.h"
 
 namespace ddpsim::collective {
 
@@ -19,11 +20,13 @@ double heaviest(const Communicator& c, const std::vector<const Price*>& of_a_job
 double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link) {
   if (c.nccl) return nccl::link_rate(*c.nccl, p, level, link);
   const topology::Link& l = c.fabric->links()[link];
-  const TransportSection& t = p.transports.at(c.fabric->transports()[l.transport]);
+  const TransportSection& t =
+      c.sockets ? socket_section(p) : p.transports.at(c.fabric->transports()[l.transport]);
   return l.bandwidth.bytes_per_ps() * at(t.efficiency, level);
 }
 
 Duration launch_time(const Communicator& c, const Profile& p) {
+  if (c.sockets) return socket_section(p).launch;
   Duration launch;
   for (std::uint8_t t : c.transports)
     launch = std::max(launch, p.transports.at(c.fabric->transports()[t]).launch);
@@ -35,7 +38,7 @@ Duration queued_launch(const Communicator& c, const Profile& p) {
 }
 
 Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, int messages) {
-  const TransportSection& t = p.transports.at(c.fabric->transports()[hop.transport]);
+  const TransportSection& t = section(c, p, hop);
   int cores = c.fabric->cluster().emulated_on_cores;
   Duration own = t.latency;
   if (cores > 0)

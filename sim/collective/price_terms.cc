@@ -2,19 +2,21 @@
 
 #include <algorithm>
 
+#include "sim/collective/sockets.h"
+
 namespace ddpsim::collective {
 
 double bottleneck(const Communicator& c, const Profile& p, Level level,
-                  const std::vector<LinkLoad>& load) {
-  double worst = 0;
+                  const std::vector<LinkLoad>& load, double io) {
+  double worst = c.sockets ? io / socket_rate(p, level) : 0;
   for (const LinkLoad& l : load)
     worst = std::max(worst, l.per_byte / link_rate(c, p, level, l.link));
   return worst;
 }
 
 double step_time(const Communicator& c, const Profile& p, Level level,
-                 const std::vector<LinkLoad>& load, double bytes, double gap) {
-  double worst = 0;
+                 const std::vector<LinkLoad>& load, double bytes, double gap, double io) {
+  double worst = c.sockets ? bytes * io / socket_rate(p, level) : 0;
   for (const LinkLoad& l : load) {
     const topology::Link& link = c.fabric->links()[l.link];
     double rate = link_rate(c, p, level, l.link);
@@ -38,7 +40,7 @@ double rate_with_latency(const Communicator& c, const Profile& p, Level level,
 }
 
 const TransportSection& section(const Communicator& c, const Profile& p, const Hop& hop) {
-  return p.transports.at(c.fabric->transports()[hop.transport]);
+  return c.sockets ? socket_section(p) : p.transports.at(c.fabric->transports()[hop.transport]);
 }
 
 Duration path_latency(const Communicator& c, const Profile& p, int passes) {
@@ -75,24 +77,27 @@ Duration alone(const Price& price, double per_byte) {
 }
 
 Duration sum_time(const Communicator& c, const Profile& p, DType type, double busiest, double all) {
-  if (p.reduction_bytes_per_s <= 0) return {};
+  if (!sums(c, p)) return {};
   int cores = c.fabric->cluster().emulated_on_cores;
   double together = cores > 0 ? std::max(1.0, all / (busiest * cores)) : 1;
-  return {ceil_ps(busiest * together, sum_rate(p, type))};
+  return {ceil_ps(busiest * together, sum_rate(c, p, type))};
 }
 
-double sum_rate(const Profile& p, DType type) {
+bool sums(const Communicator& c, const Profile& p) {
+  return c.sockets || p.reduction_bytes_per_s > 0;
+}
+
+double sum_rate(const Communicator& c, const Profile& p, DType type) {
   bool half = type == DType::Float16 || type == DType::BFloat16;
-  return (half && p.half_reduction_bytes_per_s > 0 ? p.half_reduction_bytes_per_s
-                                                   : p.reduction_bytes_per_s) /
-         1e12;
+  if (half && p.half_reduction_bytes_per_s > 0) return p.half_reduction_bytes_per_s / 1e12;
+  return c.sockets ? socket_sum_rate(p) : p.reduction_bytes_per_s / 1e12;
 }
 
 void price_sum(const Communicator& c, const Profile& p, DType type, double chunk, Price& price) {
-  if (p.reduction_bytes_per_s <= 0) return;
+  if (!sums(c, p)) return;
   int cores = c.fabric->cluster().emulated_on_cores;
   double together = cores > 0 ? std::max(1.0, static_cast<double>(c.ranks()) / cores) : 1;
-  double rate = sum_rate(p, type);
+  double rate = sum_rate(c, p, type);
   price.reduce = {ceil_ps(chunk * together, rate)};
   price.reduce_alone = {ceil_ps(chunk, rate)};
 }

@@ -5,14 +5,15 @@
 
 namespace ddpsim::collective {
 
-// Picoseconds per byte of the pattern's slowest link: max edges / rate.
+// Picoseconds per byte of the pattern's slowest link: max edges / rate; by sockets, or of the
+// busiest rank's thread (`io`: Pattern::io).
 double bottleneck(const Communicator& c, const Profile& p, Level level,
-                  const std::vector<LinkLoad>& load);
+                  const std::vector<LinkLoad>& load, double io = 1);
 
 // One step alone: the gap before it and its transfer on the slowest link. A token bucket refills in
 // the gap, and what it saved goes at the peak rate.
 double step_time(const Communicator& c, const Profile& p, Level level,
-                 const std::vector<LinkLoad>& load, double bytes, double gap);
+                 const std::vector<LinkLoad>& load, double bytes, double gap, double io = 1);
 
 // The steps' latencies lie between transfers: another collective uses those gaps. So they limit the
 // rate instead of coming first; alone, work / max_rate = steps * (latency of a step + its
@@ -44,8 +45,10 @@ double in_turns(const Communicator& c, std::uint8_t transport, double message);
 // Duration of a price's phases with the links to themselves; `per_byte`: bottleneck().
 Duration alone(const Price& price, double per_byte);
 
-// Bytes per picosecond. REQUIRES: the profile sums (reduction_bytes_per_s > 0).
-double sum_rate(const Profile& p, DType type);
+// Whether sums take time: of a profile that says so, and of Gloo's workers between GPUs.
+bool sums(const Communicator& c, const Profile& p);
+// Bytes per picosecond. REQUIRES: sums(c, p).
+double sum_rate(const Communicator& c, const Profile& p, DType type);
 // The sum of one chunk: by a rank that has a core, and by all ranks at once where they share cores.
 void price_sum(const Communicator& c, const Profile& p, DType type, double chunk, Price& price);
 // Sums at once: `busiest` bytes by the rank that has most, `all` by all ranks, which may share

@@ -143,11 +143,12 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
     for (const Hop& h : round.hops) latency = std::max(latency, step_latency(c, p, h));
     // The go-ahead of the root's receivers; those of others came while they waited.
     if (c.backend == Backend::Gloo && time == 0) phase.latency += latency;
-    time += step_time(c, p, level, round.load, s, static_cast<double>(latency.ps));
+    time += step_time(c, p, level, round.load, s, static_cast<double>(latency.ps), round.io);
   }
   phase.max_rate = phase.work / time;
   price.phases.push_back(phase);
-  price.alone = alone(price, bottleneck(c, p, level, c.patterns[kBroadcast].load));
+  const Pattern& tree = c.patterns[kBroadcast];
+  price.alone = alone(price, bottleneck(c, p, level, tree.load, tree.io));
   return price;
 }
 

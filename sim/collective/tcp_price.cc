@@ -39,7 +39,7 @@ double round_time(const Communicator& c, const Profile& p, Level level, DType ty
   if (round.summed > 0)
     gap += sum_time(c, p, type, round.summed * bytes, round.summed_by_all * bytes);
   double stretch = factor * correction(slowest_knots(c, p), round.message * bytes);
-  return step_time(c, p, level, load, bytes * stretch, static_cast<double>(gap.ps));
+  return step_time(c, p, level, load, bytes * stretch, static_cast<double>(gap.ps), round.io);
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
                             bytes * r.times / lasts, static_cast<int>(k)});
   }
   price.chunk = static_cast<std::int64_t>(largest * bytes) + 1;
-  if (p.reduction_bytes_per_s > 0) price.sum_rate = sum_rate(p, type);
+  if (sums(c, p)) price.sum_rate = sum_rate(c, p, type);
   if (!pattern.by_round) {
     Phase phase;
     phase.latency = launch;
@@ -116,7 +116,8 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
   // Collectives of Gloo in flight share a connection, message by message.
   if (c.backend == Backend::Gloo)
     for (Phase& phase : price.phases) phase.weight = std::min(1.0, largest * bytes / kMiB);
-  price.alone = alone(price, pattern.by_round ? 0 : bottleneck(c, p, level, pattern.load));
+  price.alone =
+      alone(price, pattern.by_round ? 0 : bottleneck(c, p, level, pattern.load, pattern.io));
   return price;
 }
 

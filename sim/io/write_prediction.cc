@@ -34,6 +34,10 @@ OrderedJson write_summary(const predict::Prediction& p) {
   j["backward_ps"] = s.backward.ps;
   j["communication_ps"] = s.communication.ps;
   j["exposed_communication_ps"] = s.exposed_communication.ps;
+  if (s.copies.ps > 0) {
+    j["copies_ps"] = s.copies.ps;
+    j["exposed_copies_ps"] = s.exposed_copies.ps;
+  }
   j["optimizer_ps"] = s.optimizer.ps;
   j["ddp_ps"] = s.ddp.ps;
   j["compute_ps"] = s.compute.ps;

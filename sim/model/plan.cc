@@ -44,6 +44,10 @@ bool goes_apart(const Plan& plan) {
   return plan.system == System::ParameterServer && !plan.parameter_server.synchronous;
 }
 
+bool stages_collectives(const Plan& plan, DeviceKind device) {
+  return device == DeviceKind::Gpu && backend_of(plan, device) == Backend::Gloo;
+}
+
 bool offloads(const Plan& plan) {
   return (plan.system == System::Zero && plan.zero.offload_optimizer) ||
          ((plan.system == System::Fsdp || plan.system == System::Fsdp2) && plan.fsdp.cpu_offload);
@@ -289,9 +293,8 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (b == Backend::Nccl && device == DeviceKind::Cpu)
     return {"/plan/backend",
             "nccl needs a workload on GPUs, and this one was captured on a CPU; use gloo"};
-  if (b == Backend::Gloo && device == DeviceKind::Gpu)
-    return {"/plan/backend",
-            "gloo with CUDA tensors (copies through host memory) is not modelled; use nccl"};
+  if (stages_collectives(p, device))
+    if (auto problem = check_gloo_on_gpus(p, w)) return problem;
   // Ours executes what NCCL does on GPUs (ddpsim run).
   const bool gpus = device == DeviceKind::Gpu && (b == Backend::Nccl || b == Backend::Tcp);
   if (p.system == System::Fsdp || p.system == System::Fsdp2) {

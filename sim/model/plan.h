@@ -153,6 +153,8 @@ struct ZeroPlan {
 // Whether the plan keeps something in the memory of its hosts.
 struct Plan;
 bool offloads(const Plan& plan);
+// Gloo with CUDA tensors: each collective is a copy to the host, Gloo's own, and a copy back.
+bool stages_collectives(const Plan& plan, DeviceKind device);
 
 // Megatron-LM's DistributedDataParallelConfig and gradient_accumulation_fusion, as of August 2026;
 // what is not set is as megatron/training/arguments.py leaves it.

@@ -213,6 +213,36 @@ Problem check_local_sgd(const Plan& p, const Workload& w) {
   return {};
 }
 
+Problem check_gloo_on_gpus(const Plan& p, const Workload& w) {
+  const std::string gloo = "gloo with CUDA tensors (copies through the hosts' memory) ";
+  switch (p.system) {
+    case System::PytorchDdp:
+    case System::Averaging:
+      break;
+    case System::Fsdp:
+    case System::Fsdp2:
+    case System::Zero:
+    case System::Megatron:
+      return {"/plan/backend",
+              gloo + "has no reduce-scatter for " + name_of(p.system) +
+                  " (PyTorch 2.7 and earlier stop with an error); use nccl, or pytorch_ddp"};
+    default:
+      return {"/plan/backend", gloo + "is modelled of pytorch_ddp and averaging, not of " +
+                                   name_of(p.system) + "; use nccl"};
+  }
+  if (w.cuda_graphs)
+    return {"/workload/cuda_graphs",
+            "the host waits for gloo in every step, which a CUDA graph cannot hold "
+            "(cuda_graphs=false, or backend=nccl)"};
+  const bool power = p.comm_hook == CommHook::PowerSgd;
+  for (auto [knob, set] : {std::pair{"comm_hook", power},
+                           std::pair{"optimizer_in_backward", p.ddp.optimizer_in_backward},
+                           std::pair{"sync_batch_norm", p.ddp.sync_batch_norm},
+                           std::pair{"process_group_size", p.ddp.process_group_size > 0}})
+    if (set) return {std::string("/plan/") + knob, gloo + "is modelled without it; use nccl"};
+  return {};
+}
+
 Problem check_ddp(const Plan& p, const Workload& w, DeviceKind device) {
   const DdpPlan& d = p.ddp;
   const bool gpu = device == DeviceKind::Gpu;

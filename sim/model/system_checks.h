@@ -19,5 +19,7 @@ Problem check_parameter_server(const Plan& p, const Workload& w);
 Problem check_local_sgd(const Plan& p, const Workload& w);
 // DistributedDataParallel's knobs that its buckets do not depend on (Plan::ddp, comm_hook).
 Problem check_ddp(const Plan& p, const Workload& w, DeviceKind device);
+// REQUIRES: stages_collectives(p, device).
+Problem check_gloo_on_gpus(const Plan& p, const Workload& w);
 
 }  // namespace ddpsim

@@ -71,6 +71,10 @@ Duration busiest_link(const collective::Communicator& c, const Profile& p, std::
   return {static_cast<std::int64_t>(most)};
 }
 
+bool pooled(const Program& p) {
+  return p.device == DeviceKind::Cpu || p.backend == Backend::Gloo;
+}
+
 class Chain {
  public:
   Chain(const Question& q, const Options& options, double factor)
@@ -84,7 +88,7 @@ class Chain {
     program_ = strategy::lower({q.workload, times_, q.profile.kind, q.scenario.ranks}, plan,
                                strategy::Steps::SteadyOnly);
     comm_ = &options.known->get(q, program_.backend);
-    at_once_ = program_.device == DeviceKind::Gpu ? 1 : program_.worker_threads;
+    at_once_ = pooled(program_) ? program_.worker_threads : 1;
     by_phases_ = options.fidelity == Fidelity::Collective;
     for (std::uint32_t i = 0; i < ops().size(); ++i)
       if (carries_bucket(ops()[i].kind)) (first_ == kNoOp ? first_ : last_) = i;

@@ -22,7 +22,7 @@ std::vector<topology::LinkId> links_to_cpu(const topology::Fabric& fabric, int d
 }  // namespace
 
 bool uses_host_memory(const Question& q) {
-  return offloads(q.scenario.plan) ||
+  return offloads(q.scenario.plan) || stages_collectives(q.scenario.plan, q.profile.kind) ||
          (q.profile.kind == DeviceKind::Gpu &&
           strategy::stages_on_hosts(q.scenario.plan, q.scenario.ranks,
                                     q.fabric.cluster().devices_per_host));
@@ -42,14 +42,16 @@ Problem check_host_memory(const Question& q) {
               what + " between GPUs and their hosts, and cluster \"" + cluster.name +
                   "\" draws no PCIe (or C2C) link from GPU " +
                   std::to_string(q.fabric.local_of(device)) +
-                  " to a CPU; dgx-h100, hgx-h200, a100-pcie-8 and gh200x4-slingshot do"};
+                  " to a CPU; dgx-h100, hgx-h200, a100-pcie-8 and gh200x4-slingshot do, and "
+                  "cluster.inside can (sim/FORMATS.md, pcie_tree)"};
   for (int device : devices_of(q.scenario))
     for (topology::LinkId link : links_to_cpu(q.fabric, device))
       if (const std::string& name = q.fabric.transports()[q.fabric.links()[link].transport];
           !q.profile.transports.count(name))
         return {"/cluster", what + " between GPUs and their hosts over transport \"" + name +
                                 "\", which profile \"" + q.profile.name + "\" does not have"};
-  if (plan && cluster.host_memory.bits_per_s <= 0)
+  const bool by_cores = plan && !stages_collectives(q.scenario.plan, q.profile.kind);
+  if (by_cores && cluster.host_memory.bits_per_s <= 0)
     return {"/cluster/host_memory",
             std::string(offloads(q.scenario.plan) ? "the plan updates weights on the host's CPUs"
                                                   : "the plan sums gradients on the host's CPUs") +

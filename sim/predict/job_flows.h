@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "sim/collective/sockets.h"
 #include "sim/nccl/fabric/messages.h"
 #include "sim/predict/load_demands.h"
 #include "sim/predict/prices.h"
@@ -177,6 +178,11 @@ struct JobFlows {
       const collective::Pattern& p = of_group(comm_, group).patterns[pattern];
       take_cores(core * (round == 0 ? p.moved : p.rounds[round - 1].moved), more);
       f = graph_.add_flow(more, phase.weight / heaviest * kBeforeComputation, phase.max_rate);
+    } else if (comm_.sockets) {
+      std::vector<engine::Demand> more = demands;
+      const collective::Pattern& p = of_group(comm_, group).patterns[pattern];
+      more.push_back({socket_thread(kEveryRank), round == 0 ? p.io : p.rounds[round - 1].io});
+      f = graph_.add_flow(more, phase.weight / heaviest, phase.max_rate);
     } else {
       f = graph_.add_flow(demands, phase.weight / heaviest, phase.max_rate);
     }
@@ -192,16 +198,31 @@ struct JobFlows {
     topology::Route route;
     if (comm.nccl)
       nccl::find_hop_route(*comm.nccl, from, to, nic, route);
+    else if (comm.sockets)
+      collective::find_socket_route(*comm.fabric, device(from), device(to), route);
     else
       collective::find_hop_route(*comm.fabric, comm.devices, from, to, nic, route);
     std::vector<engine::Demand> demands;
     for (topology::LinkId l : route.links) demands.push_back({link_resource(l), 1});
+    // A thread that sends as much as it receives gives each half of its time.
+    if (comm.sockets)
+      for (int rank : {from, to}) demands.push_back({socket_thread(device(rank)), 0.5});
     double core = core_time_per_byte();
     bool takes_cores = cores_ != engine::kNone && core > 0;
     if (takes_cores) take_cores(core, demands);
     engine::FlowId f = graph_.add_flow(demands, takes_cores ? kBeforeComputation : 1);
     hop_flows_.emplace(key, f);
     return f;
+  }
+
+  // Gloo between GPUs: what serves all connections of a device's rank, whichever collective's. Of
+  // phases one stands for every rank's.
+  static constexpr int kEveryRank = -1;
+  engine::ResourceId socket_thread(int device) {
+    auto [it, fresh] = socket_threads_.emplace(device, engine::kNone);
+    if (fresh)
+      it->second = graph_.add_resource({collective::socket_rate(profile_, options_.level), 0, 0});
+    return it->second;
   }
 
   const Price& price_of(const Op& op) { return prices_.of(op); }
@@ -236,6 +257,7 @@ struct JobFlows {
   std::map<std::tuple<int, int, int, double, double>, engine::FlowId> phase_flows_;
   std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;  // by devices
   std::map<const Communicator*, nccl::Flows> nccl_flows_;
+  std::map<int, engine::ResourceId> socket_threads_;
   Prices prices_;
 };
 

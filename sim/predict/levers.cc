@@ -165,6 +165,12 @@ void try_algorithms(const Question& q, Attempts& a) {
     }
 }
 
+void try_nccl_for_gloo(const Question& q, Attempts& a) {
+  if (stages_collectives(q.scenario.plan, q.profile.kind))
+    a.plan("NCCL, which reduces on the GPUs", "--set backend=nccl",
+           [](Scenario& s) { s.plan.backend = Backend::Nccl; });
+}
+
 // The first half of the ranks; what names ranks goes with them.
 void halve(Scenario& s) {
   s.ranks /= 2;
@@ -200,6 +206,7 @@ std::vector<Lever> levers(const Question& q, Duration step, const Options& optio
     try_caps(q.scenario.plan, a);
   try_plan(q, a);
   if (q.scenario.ranks > 1) try_nccl(q, a);
+  try_nccl_for_gloo(q, a);
   // Of several bucket caps only the best is worth a line, and of NCCL's settings, too.
   sort(a.found);
   bool cap_listed = false;
@@ -232,6 +239,7 @@ std::vector<Lever> all_levers(const Question& q, const Options& options) {
                [](Scenario& s) { s.plan.comm_hook = CommHook::Fp16Compress; });
     }
     try_nccl(q, a);
+    try_nccl_for_gloo(q, a);
     say_what_nccl_chooses(q, a.options(), steady_period(q, Level::Mid, a.options()), a.found);
     try_algorithms(q, a);
     Scenario half = q.scenario;

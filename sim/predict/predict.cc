@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "sim/collective/messages.h"
+#include "sim/collective/sockets.h"
 #include "sim/model/gpu_name.h"
 #include "sim/model/version.h"
 #include "sim/nccl/fabric/messages.h"
@@ -483,6 +484,11 @@ Problem check(const Question& q, Communicators* known) {
   if (auto p = strategy::check_quantised(q.scenario.plan, q.workload, q.scenario.ranks,
                                          q.fabric.cluster().devices_per_host))
     return p;
+  if (stages_collectives(q.scenario.plan, q.profile.kind) &&
+      q.fabric.cluster().emulated_on_cores > 0)
+    return {"/plan/backend",
+            "gloo with CUDA tensors is modelled on GPUs of their own hosts, and this cluster "
+            "emulates them; leave backend out"};
   if (auto p = check_host_memory(q)) return p;
   return check_nccl(q.scenario.plan, q, devices_of(q.scenario), known);
 }
@@ -650,6 +656,9 @@ Prediction predict(const Question& q, const Options& given) {
     out.extrapolated.push_back(
         "what servers take to sum and to update is left out: cluster \"" + q.fabric.cluster().name +
         "\" does not say its hosts' memory (--set cluster.host_memory=300GB/s)");
+  if (r.comm().sockets)
+    if (std::string assumed = collective::socket_assumptions(q.profile); !assumed.empty())
+      out.extrapolated.push_back(std::move(assumed));
   std::string one_occasion = seen_on_one_occasion(q, step, options);
   if (!one_occasion.empty()) out.extrapolated.push_back(std::move(one_occasion));
   if (out.beside && !out.beside->complete)

@@ -83,6 +83,10 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
     page.line(
         fmt::format("  communication is in flight for {}, {:.0f} % of it hidden behind computation",
                     ms(s.communication), 100 * s.overlap));
+  if (s.copies.ps > 0)
+    page.line(
+        fmt::format("  of it, copies between the GPU and its host's memory take {}, {} exposed",
+                    ms(s.copies), ms(s.exposed_copies)));
 }
 
 void buckets(Page& page, const predict::Prediction& p) {
@@ -202,8 +206,8 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
   bool saturated = in_flight > 0 && p.busiest_link.busy / in_flight > 0.8;
   if (exposed > 0.1 && saturated) return "the network's bandwidth: " + link;
   if (exposed > 0.1)
-    return "communication that nothing hides (latency, or " + h.units + " that start late); " +
-           link;
+    return "communication that nothing hides (latency, or " + h.units + " that start late)" +
+           (link.empty() ? std::string() : "; " + link);
   return "computation on the device" + (link.empty() ? std::string() : "; " + link);
 }
 

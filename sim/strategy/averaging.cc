@@ -43,7 +43,8 @@ class AveragingLowering {
         unused_(unused_tensors(w_, plan)),
         timeline_(backward_timeline(timed, unused_)),
         program_(empty_program(timed, plan)),
-        memory_(w_, false, timed.winograd) {
+        memory_(w_, false, timed.winograd),
+        host_memory_(timed.host_memory) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
     program_.resident = resident(w_, !set_to_none_);
     program_.activations_known = memory_.known();
@@ -59,6 +60,7 @@ class AveragingLowering {
   StepProgram step(StepKind kind) {
     StepBuilder b(program_, kind, w_, memory_);
     b.set_graphed(w_.cuda_graphs && kind == StepKind::Steady);
+    b.set_staging(host_memory_);
     bool grads_exist = !set_to_none_ && kind != StepKind::First;
     if (grads_exist) zero_gradients(b, w_, plan_);
     for (int m = 0; m < plan_.accumulation_steps; ++m) {
@@ -93,7 +95,7 @@ class AveragingLowering {
   }
 
   void divide(StepBuilder& b, TensorIndex t, std::uint32_t reduced) {
-    if (!b.gpu()) b.wait(kGradWait, t, reduced);
+    b.await(kGradWait, t, reduced);
     b.main_after(kGradDivide, t, bytes(t), {.traffic = 2 * bytes(t)}, reduced);
   }
 
@@ -125,7 +127,7 @@ class AveragingLowering {
     b.allocate(Holds::Buckets, total);
     std::uint32_t reduced =
         b.collective(kFlatAllReduce, 0, total, DType::Float32, on_current_stream());
-    if (!b.gpu()) b.wait(kFlatWait, 0, reduced);
+    b.await(kFlatWait, 0, reduced);
     b.main_after(kFlatDivide, 0, total, {.traffic = 2 * total}, reduced);
     b.main(kUnflattenGrads, 0, total, {.traffic = 2 * total, .kernels = kernels});
     b.release(Holds::Buckets, total);
@@ -138,6 +140,7 @@ class AveragingLowering {
   BackwardTimeline timeline_;
   Program program_;
   const ModelMemory memory_;
+  const std::optional<HostMemory> host_memory_;
   bool set_to_none_ = true;
 };
 

@@ -186,6 +186,7 @@ std::uint32_t StepBuilder::collective(const OpWord& word, std::uint32_t subject,
     add_dep(index, issuer);
     return index;
   }
+  if (staged()) return staged_collective(word, subject, bytes, dtype);
   std::uint32_t event = on_current_stream ? kNoOp : last_compute_;
   std::uint32_t launched = launch({.kernels = 0}, Cost::LaunchCollective);
   Op& op = push(word, on_current_stream ? Lane::Compute : Lane::Comm, subject, bytes);
@@ -194,6 +195,30 @@ std::uint32_t StepBuilder::collective(const OpWord& word, std::uint32_t subject,
   add_dep(index, launched);
   add_dep(index, event);
   return index;
+}
+
+// The caller's thread begins the first copy, the worker that performed the collective the second.
+// Each has a stream of the pool's; all that go one way share an engine of the device, in order.
+std::uint32_t StepBuilder::staged_collective(const OpWord& word, std::uint32_t subject,
+                                             std::int64_t bytes, DType dtype) {
+  const Duration copy = staging_ ? staging_->copy(bytes) : Duration{};
+  const std::uint32_t event = last_compute_;
+  const std::uint32_t launched = launch({.kernels = 1}, Cost::LaunchCollective);
+  const auto there = static_cast<std::uint32_t>(step.ops.size());
+  push(kStageToHost, stream(0), there + 1, bytes).duration = copy;
+  add_dep(there, launched);
+  add_dep(there, event);
+  push(word, Lane::Worker, subject, bytes).dtype = dtype;
+  add_dep(there + 1, there);
+  push(kStageBack, stream(1), there + 1, bytes).duration = copy;
+  add_dep(there + 2, there + 1);
+  return there + 2;
+}
+
+void StepBuilder::await(const OpWord& word, std::uint32_t subject, std::uint32_t dep) {
+  if (dep == kNoOp || (gpu() && !staged())) return;
+  while (staged() && !is_collective(step.ops[dep].kind)) dep = step.ops[dep].dep[0];
+  wait(word, subject, dep);
 }
 
 std::uint32_t StepBuilder::wait(const OpWord& word, std::uint32_t subject, std::uint32_t dep) {

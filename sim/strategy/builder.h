@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sim/strategy/lower.h"
 #include "sim/strategy/model_memory.h"
 #include "sim/strategy/words.h"
 
@@ -46,6 +47,8 @@ class StepBuilder {
   bool gpu() const { return program_.device == DeviceKind::Gpu; }
   // Launches cost nothing: the step is a CUDA graph.
   void set_graphed(bool graphed) { graphed_ = graphed; }
+  // Gloo with CUDA tensors: what a copy takes; none = nothing.
+  void set_staging(const std::optional<HostMemory>& memory) { staging_ = memory; }
   void set_micro(int micro) { micro_ = static_cast<std::int16_t>(micro); }
   // All that follows is named by its batch, also what belongs to the step elsewhere: of several
   // reductions in a step. -1: no longer.
@@ -99,9 +102,13 @@ class StepBuilder {
   std::uint32_t main_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work,
                            std::uint32_t dep);
   // A collective: on the communicator's stream or Gloo's workers. `on_current_stream`: on the
-  // compute stream instead (GPU).
+  // compute stream instead (GPU). Gloo with CUDA tensors: returns the copy back, which the device
+  // waits for.
   std::uint32_t collective(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
                            DType dtype, bool on_current_stream = false);
+  // Where a Work stops its host (MPI's, Gloo's): the host blocks until the worker is done with
+  // `dep`, a collective or its callback. Nothing over NCCL.
+  void await(const OpWord& word, std::uint32_t subject, std::uint32_t dep);
   // The host blocks until `dep` ended.
   std::uint32_t wait(const OpWord& word, std::uint32_t subject, std::uint32_t dep);
   // Continuation of a collective (comm hook's future).
@@ -136,6 +143,9 @@ class StepBuilder {
   Op& push(const OpWord& word, Lane lane, std::uint32_t subject, std::int64_t bytes);
   std::uint32_t last() const { return static_cast<std::uint32_t>(step.ops.size() - 1); }
   std::uint16_t number_of(const OpWord& word);
+  bool staged() const { return gpu() && program_.backend == Backend::Gloo; }
+  std::uint32_t staged_collective(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
+                                  DType dtype);
   std::uint32_t launch(Work work, Cost cost);
   Program& program_;
   const Workload& workload_;
@@ -148,6 +158,7 @@ class StepBuilder {
   std::uint32_t last_compute_ = kNoOp;
   Duration host_carry_;
   bool graphed_ = false;
+  std::optional<HostMemory> staging_;
   std::size_t layer_ = 0;  // backward: layers above it have run
   std::vector<std::uint32_t> carried_;
 };

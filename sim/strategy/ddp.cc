@@ -3,6 +3,7 @@
 //   backward: per gradient, hook = copy into bucket (fused division); a bucket is launched when it
 //   is full AND all earlier ones were launched after backward: per bucket in order, wait, copy out
 //   (one kernel per parameter); optimizer
+// Where Gloo reduces (CPU, and CUDA tensors through pinned memory) the host waits, too.
 #include "sim/strategy/ddp.h"
 
 #include <algorithm>
@@ -110,6 +111,7 @@ class DdpLowering {
   StepProgram step(StepKind kind, Life life, const std::vector<std::vector<TensorIndex>>& buckets) {
     StepBuilder b(program_, kind, w_, memory_);
     b.set_graphed(w_.cuda_graphs && life == Life::Steady);
+    b.set_staging(timed_.host_memory);
     life_ = life;
     set_buckets(b, buckets);
     b_ = &b;
@@ -311,8 +313,7 @@ class DdpLowering {
       // Gradients that were used in backward are copied out as they are.
       const bool updated = plan_.ddp.optimizer_in_backward && b.gpu();
       std::uint32_t done = updated ? kNoOp : reduced_[k];
-      if (!b.gpu() && reduced_[k] != kNoOp)
-        b.wait(kBucketWait, static_cast<std::uint32_t>(k), done);
+      b.await(kBucketWait, static_cast<std::uint32_t>(k), done);
       bool awaited = false;
       if (!plan_.gradient_as_bucket_view) {
         const std::vector<TensorIndex> tensors = b.step.buckets[k].tensors;

@@ -58,7 +58,7 @@ void DdpBuffers::broadcast(StepBuilder& b) const {
 void DdpBuffers::finish(StepBuilder& b, std::size_t group, std::uint32_t op) const {
   const std::int64_t size = bytes(group);
   const auto subject = static_cast<std::uint32_t>(group);
-  if (!b.gpu()) b.wait(kBufferWait, subject, op);
+  b.await(kBufferWait, subject, op);
   b.main_after(kUnflattenBuffers, subject, size,
                {.traffic = 2 * size, .kernels = static_cast<std::int32_t>(groups_[group].size())},
                op);

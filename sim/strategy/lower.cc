@@ -16,6 +16,7 @@ Program empty_program(const TimedWorkload& timed, const Plan& plan) {
   p.device = timed.device;
   p.backend = backend_of(plan, timed.device);
   p.worker_threads = worker_threads(plan, p.backend);
+  if (stages_collectives(plan, timed.device)) p.streams = {"to_host", "to_device"};
   p.micro_steps = plan.accumulation_steps;
   Duration step = timed.times.forward + timed.times.backward + timed.times.optimizer;
   if (timed.times.core.ps > 0 && step.ps > 0)

@@ -8,10 +8,10 @@
 namespace ddpsim::strategy {
 namespace {
 
-constexpr OpWord kShared[] = {kLaunch,   kLoadInput,    kAwaitInput,   kCopyInput,  kZeroGrad,
-                              kForward,  kBackward,     kBackwardTail, kAccumulate, kUnscale,
-                              kClip,     kAwaitFinite,  kReadLoss,     kOptimizer,  kHostUnscale,
-                              kHostClip, kHostOptimizer};
+constexpr OpWord kShared[] = {kLaunch,   kLoadInput,     kAwaitInput,   kCopyInput,  kZeroGrad,
+                              kForward,  kBackward,      kBackwardTail, kAccumulate, kUnscale,
+                              kClip,     kAwaitFinite,   kReadLoss,     kOptimizer,  kHostUnscale,
+                              kHostClip, kHostOptimizer, kStageToHost,  kStageBack};
 
 bool digits(std::string_view s) {
   return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });

@@ -12,6 +12,11 @@
 namespace ddpsim::strategy {
 
 inline constexpr OpWord kLaunch{"launch/", {.does = Does::Launch, .of = Of::Operation}};
+// Gloo with CUDA tensors: of a collective, into pinned memory before it and out of it afterwards.
+inline constexpr OpWord kStageToHost{
+    "copy_to_host/", {.does = Does::Move, .phase = Phase::Backward, .of = Of::Operation}};
+inline constexpr OpWord kStageBack{
+    "copy_back/", {.does = Does::Move, .phase = Phase::Reduced, .of = Of::Operation}};
 inline constexpr OpWord kZeroGrad{"zero_grad",
                                   {.does = Does::Copy, .touches = Touches::Everything}};
 inline constexpr OpWord kLoadInput{"load_input", {.does = Does::Load, .in_micro_step = true}};

@@ -16,7 +16,10 @@ gradients are ready, are slower than one of all after backward, and merged ones 
 import json
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 GPUS = (1, 2, 4, 8, 16)
 # Percent that bucket_cap_mb=1 takes longer, by GPUs. None: its baseline of 16 GPUs was one of its
 # slow ones (the 95th percentile is 7.9 % longer, the 75th 0.1).
@@ -71,7 +74,14 @@ ONE_BERT = 8 / 49
 def bert(ddpsim):
     """All three are Horovod 0.19 with HOROVOD_CYCLE_TIME, CACHE_CAPACITY and FUSION_THRESHOLD 0
     (mgwfbp/bert_benchmark.py); what is merged is merged by hooks, before Horovod sees it: nothing,
-    all in one, or what a model of theirs says (predicted as Horovod's own fusion)."""
+    all in one, or what a model of theirs says (predicted as Horovod's own fusion).
+
+    Which spans decide, with the published one GPU and all else as predicted: one reduction of 1.34
+    GB takes 474, 507 and 524 ms here on 8, 16 and 32 GPUs, and 451, 473 and 486 there (rings
+    through the memory of hosts without peer access are 5 to 8 % too slow here); 398 reductions take
+    38, 59 and 108 ms more than that here, 71, 110 and 158 there: 83, 126 and 127 us each are
+    missing. Either is enough to turn the order of the first two on 16 GPUs, which are 28 ms the
+    other way round."""
     wrong = []
     names = ("each tensor, overlapped", "all at once, after backward", "merged")
     bare = sets(HOROVOD_CYCLE_TIME=0, HOROVOD_CACHE_CAPACITY=0)
@@ -103,19 +113,39 @@ def bert(ddpsim):
 
 
 def deeplab(ddpsim):
-    """Said of DeepLabV3-ResNet101 on 4 and 8 V100: Horovod and DDP differ by 10 to 20 %. Its source
-    and setting are not known here; printed, and judged by nobody."""
-    print("DeepLabV3-ResNet101 on V100s, 4 samples a GPU, ms: DDP, Horovod")
-    for gpus in (4, 8):
-        common = ["--workload", "deeplabv3-resnet101", "--cluster", "dgx1-v100"]
-        common += ["--ranks", str(gpus), *sets(pytorch="1.13")]
-        ddp, hvd = (step(ddpsim, *common, "--plan", p) / 1e9 for p in ("pytorch_ddp", "horovod"))
-        print(f"  {gpus} GPUs: {ddp:.1f} {hvd:.1f} ({100 * (hvd / ddp - 1):+.2f} %)")
+    """DeepLabV3-ResNet101 on V100x4 and V100x8 machines: Horovod and DDP are said to differ by 10
+    to 20 %. The scripts (ResidentMario/spell-deeplab-voc-2012 ff176b9, June 2020): 22 classes,
+    256 x 256, no auxiliary classifier, 8 samples a GPU, Adam, loss.item() in each step; DDP with
+    init_process_group("gloo"), whose gradients are CUDA tensors, and Horovod over NCCL with
+    Compression.fp16. Each step loads its batch with num_workers=0, alike in both, which is left
+    out. So the sign is: DDP over gloo is the slower one, DDP over NCCL is not; why, says the
+    breakdown (copies and Gloo's rings). What the scripts took is not in the repository."""
+    wrong = []
+    sys.path.insert(0, str(ROOT / "tools/python"))
+    from describe_models import deeplabv3_resnet101
+
+    print("DeepLabV3-ResNet101 on V100s, 8 samples a GPU, ms: Horovod (fp16), DDP over gloo, nccl")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "deeplab.json"
+        file.write_text(deeplabv3_resnet101(22, 256, False).json_text(0))
+        for gpus in (4, 8):
+            common = ["--workload", str(file), "--cluster", "dgx1-v100", "--ranks", str(gpus)]
+            common += sets(pytorch="1.13", workload__batch=8, workload__optimizer__name="adam")
+            common += sets(workload__optimizer__momentum="false", workload__loop__loss_item="true")
+            common += sets(workload__optimizer__weight_decay="false")
+            common += sets(workload__optimizer__foreach="false")
+            hvd = step(ddpsim, *common, "--plan", "horovod", *sets(compression="fp16")) / 1e9
+            gloo = step(ddpsim, *common, *sets(backend="gloo")) / 1e9
+            nccl = step(ddpsim, *common) / 1e9
+            print(f"  {gpus} GPUs: {hvd:.1f} {gloo:.1f} ({100 * (gloo / hvd - 1):+.1f} %)"
+                  f" {nccl:.1f} ({100 * (nccl / hvd - 1):+.1f} %)")
+            if not gloo > 1.03 * hvd > nccl:  # 5 and 10 % here: half of what was reported
+                wrong.append(f"DeepLabV3 on {gpus} GPUs: DDP over gloo is not slower than Horovod")
+    return wrong
 
 
 def main():
-    deeplab(sys.argv[1])
-    wrong = bucket_caps(sys.argv[1]) + bert(sys.argv[1])
+    wrong = deeplab(sys.argv[1]) + bucket_caps(sys.argv[1]) + bert(sys.argv[1])
     for name in wrong:
         print(f"signs: not as published: {name}", file=sys.stderr)
     return 1 if wrong else 0

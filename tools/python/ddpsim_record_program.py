@@ -85,9 +85,12 @@ def place(tensor):
 class Recorder:
     """Events of the script, in the order in which this rank issues them."""
 
-    def __init__(self, ranks, rank, steps):
-        self.ranks, self.rank, self.steps = ranks, rank, steps
-        self.root = None
+    def __init__(self, ranks, rank, steps, updates=1):
+        self.ranks, self.rank, self.steps, self.updates = ranks, rank, steps, updates
+        self.roots = []  # models, in the order in which they first ran
+        self.of_root = []  # their tensors' names
+        self.updated = 0  # optimizer steps of the step in progress
+        self.backward = False  # a gradient has come since a model's forward began
         self.named = {}  # plain name -> parameter or buffer
         self.kind = {}  # plain name -> "parameter", "buffer"
         self.done = []  # finished steps: lists of operations
@@ -104,26 +107,55 @@ class Recorder:
     # ---- what the script computes
 
     def saw_module(self, module):
-        """The outermost module that runs first is the model."""
-        if self.root is not None:
+        """An outermost module that runs is a model, if it trains what is of none before it."""
+        if any(module is root for root in self.roots):
             return
-        self.root = module
-        for name, p in list(module.named_parameters()) + list(module.named_buffers()):
-            self.named[plain(name)] = p
-        for name, _ in module.named_parameters():
-            self.kind[plain(name)] = "parameter"
-        for name, _ in module.named_buffers():
-            self.kind[plain(name)] = "buffer"
-        for name, p in module.named_parameters():
-            if p.requires_grad and p.is_leaf:
-                p.register_hook(self.gradient_hook(plain(name)))
-        self.init, self.ops, self.waited = self.ops, [], []
+        known = {id(t) for t in self.named.values()}
+        if self.roots and not any(
+            p.requires_grad and id(p) not in known for p in module.parameters()
+        ):
+            return
+        self.roots.append(module)
+        self.of_root.append([])
+        # Of the first plain; of others behind their class, for the time being.
+        before = f"{self.title(len(self.roots) - 1)}." if len(self.roots) > 1 else ""
+        for kind, tensors in (
+            ("parameter", module.named_parameters()),
+            ("buffer", module.named_buffers()),
+        ):
+            for name, t in tensors:
+                if len(self.roots) > 1 and id(t) in known:
+                    continue
+                name = before + plain(name)
+                self.named[name], self.kind[name] = t, kind
+                self.of_root[-1].append(name)
+                if kind == "parameter" and t.requires_grad and t.is_leaf:
+                    t.register_hook(self.gradient_hook(name))
+        if len(self.roots) == 1:
+            self.init, self.ops, self.waited = self.ops, [], []
         for op, tensors in self.unnamed:
+            op["tensors"] = []
+            op.pop("unrecognised_elements", None)
             self.name_tensors(op, tensors)
-        self.unnamed = []
+        # What is left may be of a model that has yet to run.
+        self.unnamed = [u for u in self.unnamed if "unrecognised_elements" in u[0]]
+
+    def title(self, k):
+        """Of a model among several: its class, with a number where another has it, too."""
+        titles = []
+        for root in self.roots:
+            while type(root).__name__ in ("DistributedDataParallel", "OptimizedModule") and any(
+                True for _ in root.children()
+            ):
+                root = next(root.children())
+            titles.append(type(root).__name__)
+        same = [j for j, title in enumerate(titles) if title == titles[k]]
+        return titles[k] if same[0] == k else f"{titles[k]}{same.index(k) + 1}"
 
     def gradient_hook(self, name):
         def ready(gradient):
+            self.backward = True
+            self.taken.discard(name)  # of a second backward it is another
             if name not in self.arrived:
                 self.arrived.append(name)
             self.compute("backward", f"bwd/{name}", [name])
@@ -160,9 +192,13 @@ class Recorder:
 
     def stepped(self):
         """An optimizer's step has ended."""
-        if self.root is None:
+        if not self.roots:
             return  # of a model that never ran: a warm-up of its state
         self.compute("update", "optimizer")
+        self.updated += 1
+        if self.updated < self.updates:
+            return
+        self.updated = 0
         self.add_unseen_waits()
         self.done.append(self.ops)
         self.ops, self.arrived, self.taken = [], [], set()
@@ -207,7 +243,7 @@ class Recorder:
             "waits_for": ([self.last_compute] if self.last_compute else []) + self.waited,
         }
         op.update(more)
-        if self.root is None:
+        if not self.roots:
             self.unnamed.append((op, [t.detach().clone() for t in tensors]))
         else:
             self.name_tensors(op, tensors)
@@ -225,9 +261,9 @@ class Recorder:
             op["unrecognised_elements"] = rest
 
     def phase(self):
-        if self.root is None or not self.ops:
-            return "forward" if self.root is not None else "init"
-        return "backward" if self.arrived else "forward"
+        if not self.roots:
+            return "init"
+        return "backward" if self.ops and self.backward else "forward"
 
     def waits(self, work):
         op = self.pending.pop(id(work), None)
@@ -286,7 +322,9 @@ class Recorder:
             if not hits:
                 unknown = flat.numel() - at
                 break
-            hit = min(hits, key=lambda n: abs(number[n] - number[out[-1]])) if out else hits[0]
+            # One element is a factor of any other: it is one only where nothing larger is.
+            larger = [n for n in hits if self.named[n].numel() > 1] or hits
+            hit = min(larger, key=lambda n: abs(number[n] - number[out[-1]])) if out else larger[0]
             out.append(hit)
             if of_step:
                 self.taken.add(hit)
@@ -529,13 +567,14 @@ def patch_training(recorder):
     def before(module, inputs):
         if depth[0] == 0:
             recorder.saw_module(module)
-            if recorder.root is module:
+            if any(module is root for root in recorder.roots):
+                recorder.backward = False
                 recorder.began = time.perf_counter_ns()
         depth[0] += 1
 
     def after(module, inputs, output):
         depth[0] -= 1
-        if depth[0] == 0 and recorder.root is module:
+        if depth[0] == 0 and any(module is root for root in recorder.roots):
             recorder.compute("forward", "fwd")
 
     torch.nn.modules.module.register_module_forward_pre_hook(before)
@@ -592,7 +631,36 @@ def run_script(script, arguments, recorder):
         ) from e
 
 
+def name_by_model(recorder):
+    """Where the script trains several models, the first one's tensors are behind its class, too."""
+    if len(recorder.roots) < 2:
+        return
+    new = {n: f"{recorder.title(0)}.{n}" for n in recorder.of_root[0]}
+
+    def renamed(name):
+        whole, bracket, elements = name.partition("[")
+        if name in new or not bracket:
+            return new.get(name, name)
+        return new.get(whole, whole) + bracket + elements
+
+    for kept in (recorder.named, recorder.kind):
+        items = [(new.get(n, n), v) for n, v in kept.items()]
+        kept.clear()
+        kept.update(items)
+    for ops in [recorder.init or []] + recorder.done:
+        operations = {}
+        for op in ops:
+            name = op["op"]
+            if name.startswith("bwd/"):
+                tensor, number, again = name[4:].partition("#")
+                op["op"] = "bwd/" + renamed(tensor) + number + again
+            operations[name] = op["op"]
+            op["tensors"] = [renamed(n) for n in op["tensors"]]
+            op["waits_for"] = [operations.get(n, n) for n in op["waits_for"]]
+
+
 def document(recorder, arguments):
+    name_by_model(recorder)
     tensors = [
         {"name": n, "kind": recorder.kind[n], "shape": list(t.shape), "dtype": dtype_name(t.dtype)}
         for n, t in recorder.named.items()
@@ -624,15 +692,22 @@ def main():
     parser.add_argument(
         "--steps", type=int, default=4, help="optimizer steps to record (default 4)"
     )
+    parser.add_argument(
+        "--updates",
+        type=int,
+        default=1,
+        help="of optimizers, that make one step: 2 of a GAN whose generator and discriminator have "
+        "one each (default 1)",
+    )
     parser.add_argument("--out", required=True, help="file to write")
     parser.add_argument("script", help="the training script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     a = parser.parse_args()
-    if a.ranks < 1 or not 0 <= a.rank < a.ranks or a.steps < 1:
-        parser.error("--ranks and --steps: at least 1; --rank: below --ranks")
+    if a.ranks < 1 or not 0 <= a.rank < a.ranks or a.steps < 1 or a.updates < 1:
+        parser.error("--ranks, --steps and --updates: at least 1; --rank: below --ranks")
     if not os.path.isfile(a.script):
         parser.error(f"{a.script}: no such script")
-    recorder = Recorder(a.ranks, a.rank, a.steps)
+    recorder = Recorder(a.ranks, a.rank, a.steps, a.updates)
     patch_distributed(recorder)
     patch_training(recorder)
     try:

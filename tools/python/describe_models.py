@@ -1001,19 +1001,23 @@ def vgg16() -> Model:
 # --- DeepLabV3-ResNet101, torchvision models/segmentation/deeplabv3.py
 
 
-def deeplabv3_resnet101() -> Model:
-    classes, size_image = 21, 520
+def deeplabv3_resnet101(classes: int = 21, size_image: int = 520, aux: bool = True) -> Model:
     m = Model(
         "deeplabv3-resnet101",
-        "torchvision.models.segmentation.deeplabv3_resnet101(aux_loss=True)",
+        f"torchvision.models.segmentation.deeplabv3_resnet101(aux_loss={aux})",
         4,
         EAGER_CNN
-        + "Input 3x520x520, 21 classes, output stride 8 (layer3 and layer4 dilated), auxiliary"
-        " classifier on layer3, loss = cross-entropy(out) + 0.5 cross-entropy(aux).",
+        + f"Input 3x{size_image}x{size_image}, {classes} classes, output stride 8 (layer3 and"
+        " layer4 dilated), "
+        + (
+            "auxiliary classifier on layer3, loss = cross-entropy(out) + 0.5 cross-entropy(aux)."
+            if aux
+            else "loss = cross-entropy(out)."
+        ),
         SGD,
     )
     channels, size = resnet_features(
-        m, "backbone.", [3, 4, 23, 3], True, size_image, dilated=True, aux=True
+        m, "backbone.", [3, 4, 23, 3], True, size_image, dilated=True, aux=aux
     )
 
     def conv_bn_relu(
@@ -1041,6 +1045,9 @@ def deeplabv3_resnet101() -> Model:
     conv_bn_relu("classifier", "1", "2", "3", 256, 3, size)
     m.conv("classifier.4", 256, classes, 1, size, size, bias=True)
     m.interpolate("out.interpolate", classes * size**2, classes * size_image**2)
+    if not aux:
+        m.cross_entropy("loss.out", size_image**2, classes, spatial=True)
+        return m
     conv_bn_relu("aux_classifier", "0", "1", "2", 1024, 3, size)
     m.dropout("aux_classifier.3", 256 * size**2)
     m.conv("aux_classifier.4", 256, classes, 1, size, size, bias=True)
