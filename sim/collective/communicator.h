@@ -50,7 +50,7 @@ struct Pattern {
     double summed = 0;  // bytes that the busiest rank sums, as such a share; 0 = nothing
     double summed_by_all = 0;
     RoundTurns exchange;  // Open MPI
-    double io = 0;  // by sockets: half of what the busiest rank sends and receives
+    double io = 0;        // by sockets: half of what the busiest rank sends and receives
   };
   std::vector<Round> rounds;
   // A price has a phase for each round, with its links, instead of one phase with the mean: all but
