@@ -298,7 +298,12 @@ TEST(ValidPlan, AccumulatesNoMoreThanMemoryHolds) {
 TEST(ValidPlan, FitsItsWorkload) {
   EXPECT_EQ(plan([](Plan& p) { p.accumulation_steps = 0; }).path, "/plan/accumulation_steps");
   EXPECT_EQ(plan([](Plan& p) { p.bucket_cap_mb = 0; }).path, "/plan/bucket_cap_mb");
-  EXPECT_EQ(plan([](Plan& p) { p.backend = Backend::Gloo; }).path, "/plan/backend");
+  EXPECT_FALSE(plan([](Plan& p) { p.backend = Backend::Gloo; }));
+  EXPECT_EQ(plan([](Plan& p) {
+              p.backend = Backend::Gloo;
+              p.system = System::Horovod;
+            }).path,
+            "/plan/backend");
   EXPECT_EQ(plan([](Plan& p) { p.backend = Backend::Nccl; }, DeviceKind::Cpu).path,
             "/plan/backend");
   EXPECT_EQ(plan([](Plan& p) { p.unused_parameters = {"nobody"}; }).path,
