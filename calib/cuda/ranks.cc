@@ -178,7 +178,8 @@ void run_ranks(const RanksOptions& options, RanksShared& shared,
                const std::function<void(const RankPlace&, ncclComm_t)>& body) {
   Cluster none;  // hosts are not made
   std::vector<int> hosts(static_cast<std::size_t>(options.ranks), 0);
-  run_stage(none, hosts, options.ranks, true, options.timeout_s, shared.rendezvous,
+  const StageResult stage = run_stage(
+            none, hosts, options.ranks, true, options.timeout_s, shared.rendezvous,
             [&](int rank, bool) {
               RankPlace place{rank, options.ranks, options.one_gpu ? 0 : rank};
               if (options.one_gpu)
@@ -205,6 +206,7 @@ void run_ranks(const RanksOptions& options, RanksShared& shared,
               shared.rendezvous.meet(7, options.ranks);
               DDPSIM_CALL(l, ncclCommDestroy(comm));
             });
+  if (stage.interrupted) throw std::runtime_error("interrupted");
 }
 
 std::string in_child_so_far(
@@ -217,7 +219,7 @@ std::string in_child_so_far(
   auto* last = new (memory.data() + sizeof(Rendezvous)) std::atomic<int>{-1};
   why.clear();
   try {
-    run_stage(Cluster{}, {0}, 1, true, timeout_s, *rendezvous, [&](int, bool) {
+    const StageResult stage = run_stage(Cluster{}, {0}, 1, true, timeout_s, *rendezvous, [&](int, bool) {
       body([&](const std::string& text) {
         int next = *last == 0 ? 1 : 0;
         int fd = places[next].descriptor();
@@ -230,6 +232,7 @@ std::string in_child_so_far(
         *last = next;
       });
     });
+    if (stage.interrupted) why = "interrupted";
   } catch (const std::runtime_error& e) {
     why = e.what();
     if (const std::string only = "process 0: "; why.starts_with(only))

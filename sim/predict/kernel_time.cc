@@ -13,6 +13,7 @@ constexpr double kLeastSum = 256;  // a part of a sum is not shorter
 constexpr double kMostParts = 128;
 constexpr double kConversions = 3;      // image, filters, result
 constexpr double kAttentionRows = 128;  // of a tile
+constexpr double kCoreTile = 8;         // floats of an AVX2 register
 
 double ceil_div(double a, double b) {
   return std::ceil(a / b);
@@ -117,6 +118,11 @@ struct TilesAlong {
 // `worth`: says of a tile, and of all operations that it makes, whether its cuts matter.
 template <typename Worth, typename Visit>
 void each_cut(const Product& q, int sms, Worth worth, Visit visit) {
+  if (sms == 1) {  // a core: rows and columns are filled up to registers, nothing else
+    const double rows = ceil_div(q.rows, kCoreTile) * kCoreTile;
+    const double columns = ceil_div(q.columns, kCoreTile) * kCoreTile;
+    return visit(Cut{0, q.count, 2 * rows * columns * q.sum, 1});
+  }
   const TilesAlong rows(q.rows);
   const TilesAlong columns(q.columns);
   for (std::size_t t = 0; t < kTiles.size(); ++t)
@@ -182,7 +188,7 @@ double conv_ps(const ConvShape& s, Pass pass, bool channels_last, const ProductC
   double ps = product_ps(q, c, k);
   if (channels_last || c.conversion <= 0) return ps;
   double converted = ps + conversion_ps(conv_bytes(s, c.precision), c, k);
-  if (s.kernel != 1 || s.size != s.out) return converted;
+  if (s.kernel != 1 || s.size != s.out || is_core(k)) return converted;
   q.aligned = alignment(s.out * s.out, c.precision);
   return std::min(converted, product_ps(q, c, k));
 }

@@ -281,6 +281,8 @@ int run(const std::vector<std::string>& typed, Terminal terminal) {
     return kOk;
   } catch (const GateFailed&) {
     return kGateFailed;
+  } catch (const Interrupted&) {
+    return kInterrupted;
   } catch (const CLI::Success& e) {
     std::ostringstream help;
     int code = app.exit(e, help, t.err);
