@@ -34,8 +34,8 @@ struct NothingMeasured : std::runtime_error {
 // none was. REQUIRES: interrupted().
 void note_interrupted(Run& run, std::size_t done, std::size_t all);
 
-// The last whole line of what a script wrote: each is a Run of all that it had measured then. Throws
-// NothingMeasured if there is none.
+// The last whole line of what a script wrote: each is a Run of all that it had measured then.
+// Throws NothingMeasured if there is none.
 std::string last_document(const std::string& lines);
 
 }  // namespace ddpsim::calib

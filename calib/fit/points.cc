@@ -96,7 +96,7 @@ constexpr std::array<Traffic, 22> kTraffic{{{"relu", 2, 3},
                                             {"tanh", 2, 3},
                                             {"copy", 2, 2},
                                             {"avg_pool", 1.25, 1.25},
-                                            {"gelu_composed", 18, 29},
+                                            {"gelu_composed", 18, 22},
                                             {"depthwise", 2, 4}}};
 constexpr double kCast = 6;                   // bytes: read four, write two, or the reverse
 constexpr double kTable = 30522.0 * 768 * 4;  // bytes of the embedding that is measured

@@ -76,8 +76,8 @@ struct AttentionCost {
 };
 
 struct KernelCosts {
-  std::string source;  // measured; on which GPU or CPU, with which software
-  int sms = 0;         // 1 = one core of a CPU
+  std::string source;  // measured; on which GPU, with which software
+  int sms = 0;
   double bandwidth_bytes_per_s = 0;  // that large element-wise kernels reach
   std::vector<ProductCost> products;
   std::vector<MemoryCost> memory;
@@ -97,11 +97,6 @@ struct CallCost {
   Duration forward;
   Duration backward;
 };
-
-// One core of a CPU: products have no waves of tiles, and a call's own time is in `fixed`.
-inline bool is_core(const KernelCosts& k) {
-  return k.sms == 1;
-}
 
 const ProductCost* find_product(const KernelCosts& k, const std::string& kernel, Precision p);
 // The nearest that was measured: of this layout, then of any; of this op, then "add" (a plain

@@ -8,6 +8,12 @@
 
 namespace ddpsim::predict {
 
+// One core of a CPU (sms = 1): products have no waves of tiles, a call's own time is in `fixed`,
+// and what is computed of each element matters.
+inline bool is_core(const KernelCosts& k) {
+  return k.sms == 1;
+}
+
 // C (rows x columns) = A (rows x sum) B (sum x columns), `count` of them in one kernel.
 struct Product {
   double rows = 0;

@@ -259,7 +259,8 @@ class Walk {
     if (data) pass(backward, Pass::DataGradient);
     pass(backward, Pass::WeightGradient);
     double bytes = result * element_bytes(w_.precision);
-    if (bias && !is_core(k_)) {  // a kernel of its own adds it; its gradient is a sum over all pixels
+    if (bias &&
+        !is_core(k_)) {  // a kernel of its own adds it; its gradient is a sum over all pixels
       forward.memory("add_", false, halves(), 2 * bytes);
       backward.memory("sum", false, halves(), bytes);
     }

@@ -24,13 +24,16 @@ class CountedFlops(TorchFunctionMode):
         super().__init__()
         self.forward = self.backward = 0
         self.again = False  # forward has ended: what is called is called again
+        self.later = False  # a call had no graph, which it gets when it is called again
 
     def add(self, flops, *operands):
         if self.again:
             self.backward += flops
         else:
             self.forward += flops
-        if torch.is_grad_enabled():
+        graph = torch.is_grad_enabled()
+        self.later |= not graph and not self.again
+        if graph and (not self.again or self.later):
             self.backward += flops * sum(asks(t) for t in operands)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):

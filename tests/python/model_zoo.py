@@ -286,7 +286,7 @@ class Translation(nn.Module):
         return self.head(self.both(of(source), of(target), tgt_mask=mask)).transpose(1, 2)
 
 
-def translation(words, hidden, heads, layers, batch, length):
+def translation_of(words, hidden, heads, layers, batch, length):
     return lambda: (
         Translation(words, hidden, heads, layers, length),
         (torch.randint(words, (batch, length)), torch.randint(words, (batch, length))),
@@ -316,7 +316,7 @@ def both_losses(output):
     )
 
 
-def bert(layers, hidden, heads, words, batch, length):
+def bert_of(layers, hidden, heads, words, batch, length):
     def make():
         model = plain.BertForQuestionAnswering(layers, hidden, heads, words)
         inputs = {
@@ -334,7 +334,7 @@ def of_tokens(make, batch, length, words):
     return lambda: (make(), (torch.randint(words, (batch, length)),), plain.own)
 
 
-def gpt2(checkpoint=0):
+def gpt2_of(checkpoint=0):
     return (
         of_tokens(lambda: plain.Gpt2(12, 768, 12, 1024, 50257, checkpoint), 8, 1024, 50257),
         of_tokens(lambda: plain.Gpt2(3, 64, 4, 32, 100, checkpoint), 4, 32, 100),
@@ -370,13 +370,13 @@ ZOO = {
         graph(128, 256, 6, 10000, 60000, 4), graph(12, 24, 3, 20, 50, 3), "GNN in plain PyTorch"
     ),
     "bert": Entry(
-        bert(12, 768, 12, 30522, 12, 384), bert(2, 64, 4, 100, 3, 24), "encoder; two losses"
+        bert_of(12, 768, 12, 30522, 12, 384), bert_of(2, 64, 4, 100, 3, 24), "encoder; two losses"
     ),
-    "gpt2": Entry(*gpt2(), "decoder, tied"),
-    "gpt2_checkpointed": Entry(*gpt2(1), "decoder, tied, with checkpointing"),
-    "gpt2_checkpointed_without_reentry": Entry(*gpt2(2), "the same without reentry"),
+    "gpt2": Entry(*gpt2_of(), "decoder, tied"),
+    "gpt2_checkpointed": Entry(*gpt2_of(1), "decoder, tied, with checkpointing"),
+    "gpt2_checkpointed_without_reentry": Entry(*gpt2_of(2), "the same without reentry"),
     "translation": Entry(
-        translation(37000, 512, 8, 6, 32, 128), translation(100, 32, 4, 2, 3, 12),
+        translation_of(37000, 512, 8, 6, 32, 128), translation_of(100, 32, 4, 2, 3, 12),
         "encoder-decoder, tied three times",
     ),
     "vit": Entry(
@@ -402,7 +402,7 @@ if HAS_TORCHVISION:
         "efficientnet_b0": {},
         "efficientnet_v2_s": {},
         "googlenet": {"loss": auxiliary, "aux_logits": True},
-        "inception_v3": {"size": 299, "loss": auxiliary, "small": 96, "aux_logits": True},
+        "inception_v3": {"size": 299, "loss": auxiliary, "small": 160, "aux_logits": True},
         "mnasnet1_0": {},
         "mobilenet_v2": {},
         "mobilenet_v3_large": {},

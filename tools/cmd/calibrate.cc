@@ -17,6 +17,7 @@
 #include "sim/predict/alone.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/interrupted.h"
 
 namespace ddpsim::cli {
 namespace {

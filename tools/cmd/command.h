@@ -31,14 +31,10 @@ inline constexpr int kOk = 0;
 inline constexpr int kGateFailed = 1;
 inline constexpr int kBadInput = 2;
 inline constexpr int kInternal = 3;
-inline constexpr int kInterrupted = 130;
 
 // Thrown by a command whose answer is written, and is that something failed: exit code 1. The
 // reasons are on stderr.
 struct GateFailed {};
-// Thrown by a command that Ctrl-C ended after it had written what it knew, and said so: exit code
-// 130.
-struct Interrupted {};
 
 // Runs `ddpsim ARGS...`. The only place that catches InputError. Never throws.
 int run(const std::vector<std::string>& args, Terminal terminal);

@@ -160,11 +160,12 @@ void fit_gpu(Terminal& t, const Flags& flags) {
                            "--base cpu-generic.datasheet"
                          : "is a profile of CPUs; --backend cuda needs one of a GPU"};
   if (runs.empty())
-    throw InputError{"--runs " + flags.runs,
-                     cpu ? "holds no Run of a CPU's operators (tools/python/ddpsim_cpu_ops.py "
-                           "makes one)"
-                         : "holds no Run of a GPU's kernels (ddpsim calibrate --backend cuda --runs "
-                           "DIR makes them)"};
+    throw InputError{
+        "--runs " + flags.runs,
+        cpu ? "holds no Run of a CPU's operators (tools/python/ddpsim_cpu_ops.py "
+              "makes one)"
+            : "holds no Run of a GPU's kernels (ddpsim calibrate --backend cuda --runs "
+              "DIR makes them)"};
   if (flags.against.empty() != flags.against_base.empty())
     throw InputError{"--against", "needs --against-base, the datasheet profile of that GPU"};
   if (std::string why = calib::refused(base, all); !why.empty())
@@ -381,13 +382,14 @@ void add_fit(Command& app, Terminal& t) {
   c->add_option("--base", flags->base,
                 "profile that gives what no sample identifies (default testbed.datasheet)");
   c->add_option("--name", flags->name, "name of the new profile (default testbed)");
-  c->add_option("--backend", flags->backend,
-                "whose Runs: tcp (default), torch, cuda: a GPU's kernels, nccl: NCCL between "
-                "several ranks on one GPU, or nccl-tests: imported tables of NCCL's collectives "
-                "(for all three --base names the datasheet profile of that GPU)");
+  c->add_option(
+      "--backend", flags->backend,
+      "whose Runs: tcp (default), torch, cuda: a GPU's kernels, cpu: a core's operators, nccl: "
+      "NCCL between several ranks on one GPU, or nccl-tests: imported tables of NCCL's "
+      "collectives (for all four --base names the datasheet profile of that device)");
   c->add_option("--split", flags->split, "executed steps of this split are used (default fit)");
   c->add_flag("--without-noisy", flags->without_noisy,
-              "cuda: leave noisy Runs out (otherwise they are refused)");
+              "cuda, cpu: leave noisy Runs out (otherwise they are refused)");
   c->add_option("--against", flags->against,
                 "cuda: folder of another GPU's Runs; prints how far this fit is off them, with "
                 "only the datasheet's rates changed");

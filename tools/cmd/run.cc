@@ -14,6 +14,7 @@
 #include "sim/units/text.h"
 #include "tools/cmd/command.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/interrupted.h"
 
 namespace ddpsim::cli {
 

@@ -7,7 +7,8 @@
         --out my-cpu.json
 
 Products as a linear layer makes them and in batches, convolutions, and what memory or functions
-decide; each forward and backward, fp32, one thread. Operands and results rotate through more memory
+decide; each forward and backward, fp32, one thread. Times are core time of the process, which other
+processes lengthen least. Operands and results rotate through more memory
 than caches hold, as activations do; freed memory is kept, as after the first steps of a training.
 Backward is of several calls by one run of autograd. Parameters are those of ddpsim_ops.py.
 """
@@ -27,7 +28,7 @@ import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-READINGS = 9
+READINGS = 7
 CASE_S = 0.6  # after its third reading no case takes longer
 POOL_BYTES = 96 << 20
 AT_ONCE = 6  # calls in one reading of backward
@@ -266,11 +267,11 @@ def readings_of(call: Call, count: int) -> List[int]:
     k = 1
     begin_s = time.monotonic()
     while len(out) < READINGS and (len(out) < 3 or time.monotonic() - begin_s < CASE_S):
-        begin = time.perf_counter_ns()
+        begin = time.process_time_ns()
         for _ in range(batch):
             alive[k % 4] = call(k)
             k += 1
-        out.append(max(1, round((time.perf_counter_ns() - begin) * 1000 / (batch * count))))
+        out.append(max(1, round((time.process_time_ns() - begin) * 1000 / (batch * count))))
     return out
 
 
@@ -291,7 +292,7 @@ def load_now() -> float:
 def run_of(samples: List[Dict[str, Any]], left_out: int, load: float) -> Dict[str, Any]:
     run = cap.kernel_run(samples, "calibrate/cpu-ops")
     run["origin"]["gpu"], run["origin"]["hosts"] = "", "cpu"
-    version = f"PyTorch {torch.__version__}, {torch.get_num_threads()} thread"
+    version = f"PyTorch {torch.__version__}, {torch.get_num_threads()} thread, core time"
     run["origin"]["software"] = version
     run["quality"]["load"] = round(load, 3)
     if load > rec.NOISY_LOAD:
