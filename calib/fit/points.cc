@@ -60,8 +60,12 @@ std::optional<ProductPoint> of_conv(int sms, const Sample& s) {
          parameter(s, "filters"), parameter(s, "kernel"),   parameter(s, "stride")};
   predict::ConvShape shape{c.batch, c.channels, c.size, c.filters, c.kernel, c.out_size()};
   q.product = predict::conv_product(shape, pass_of(s), q.precision);
+  if (sms == 1 && predict::is_im2col(shape)) {
+    q.kernel = "im2col";
+    q.product = predict::im2col_product(shape, pass_of(s), q.precision);
+  }
   q.cuts = predict::cuts_of(q.product, sms);
-  q.contiguous = optional_parameter(s, "channels_last", 0) == 0;
+  q.contiguous = sms > 1 && optional_parameter(s, "channels_last", 0) == 0;
   q.converted = predict::conv_bytes(shape, q.precision);
   if (c.kernel == 1 && c.stride == 1 && sms > 1)
     q.as_product = predict::alignment(c.out_size() * c.out_size(), q.precision);
@@ -76,7 +80,7 @@ struct Traffic {
   double forward;
   double backward;
 };
-constexpr std::array<Traffic, 22> kTraffic{{{"relu", 2, 3},
+constexpr std::array<Traffic, 23> kTraffic{{{"relu", 2, 3},
                                             {"gelu", 2, 3},
                                             {"silu", 2, 3},
                                             {"dropout", 2.25, 2.25},
@@ -97,7 +101,8 @@ constexpr std::array<Traffic, 22> kTraffic{{{"relu", 2, 3},
                                             {"copy", 2, 2},
                                             {"avg_pool", 1.25, 1.25},
                                             {"gelu_composed", 18, 22},
-                                            {"depthwise", 2, 4}}};
+                                            {"depthwise", 2, 4},
+                                            {"depthwise_wide", 2, 4}}};
 constexpr double kCast = 6;                   // bytes: read four, write two, or the reverse
 constexpr double kTable = 30522.0 * 768 * 4;  // bytes of the embedding that is measured
 

@@ -95,6 +95,22 @@ Product conv_product(const ConvShape& c, Pass pass, Precision p) {
   return q;
 }
 
+bool is_im2col(const ConvShape& c) {
+  return c.groups == 1 && c.batch <= 16 && c.kernel <= 3 && c.out > c.size - c.kernel;
+}
+
+Product im2col_product(const ConvShape& c, Pass pass, Precision p) {
+  ConvShape one = c;
+  one.batch = 1;
+  Product q = conv_product(one, pass, p);
+  if (c.kernel > 1)  // windows: written and read
+    q.bytes += 2 * element_bytes(p) * static_cast<double>(c.channels * c.kernel * c.kernel) *
+               static_cast<double>(c.out * c.out);
+  q.count = static_cast<double>(c.batch);
+  q.bytes *= q.count;
+  return q;
+}
+
 namespace {
 
 // A product has so many rows, or columns, of tiles of each size.
@@ -158,7 +174,9 @@ double fastest(const Product& q, const ProductCost& c, const KernelCosts& k, Eac
          if (cut.parts > 1) ps += split + q.rows * q.columns * q.count * 4 * cut.parts / bandwidth;
          if (least < 0 || ps < least) least = ps;
        });
-  return static_cast<double>(c.fixed.ps) + together(least, q.bytes / bandwidth);
+  const double traffic = q.bytes / bandwidth;
+  if (is_core(k)) return static_cast<double>(c.fixed.ps) + least + c.conversion * traffic;
+  return static_cast<double>(c.fixed.ps) + together(least, traffic);
 }
 
 }  // namespace
@@ -183,12 +201,14 @@ double product_ps(const Product& q, const ProductCost& c, const KernelCosts& k) 
 
 double conv_ps(const ConvShape& s, Pass pass, bool channels_last, const ProductCost& c,
                const KernelCosts& k) {
+  if (is_core(k) && c.kernel == "im2col")
+    return product_ps(im2col_product(s, pass, c.precision), c, k);
   Product q = conv_product(s, pass, c.precision);
   if (s.kernel == 3 && s.size == s.out && pass != Pass::WeightGradient) q.sum /= c.winograd;
   double ps = product_ps(q, c, k);
-  if (channels_last || c.conversion <= 0) return ps;
+  if (channels_last || c.conversion <= 0 || is_core(k)) return ps;
   double converted = ps + conversion_ps(conv_bytes(s, c.precision), c, k);
-  if (s.kernel != 1 || s.size != s.out || is_core(k)) return converted;
+  if (s.kernel != 1 || s.size != s.out) return converted;
   q.aligned = alignment(s.out * s.out, c.precision);
   return std::min(converted, product_ps(q, c, k));
 }

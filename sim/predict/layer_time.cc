@@ -234,11 +234,13 @@ class Walk {
     const ProductCost* tf32 = find_product(k_, "conv", Precision::Tf32);
     const ProductCost* c =
         w_.precision == Precision::Fp32 && tf32 ? tf32 : find_product(k_, "conv", w_.precision);
+    ConvShape s{w_.batch, op.channels, op.size, op.filters, op.kernel, op.out, op.groups};
+    if (const ProductCost* own = find_product(k_, "im2col", w_.precision))
+      if (is_core(k_) && is_im2col(s)) c = own;
     if (!c) {
       forward.known = false;
       return;
     }
-    ConvShape s{w_.batch, op.channels, op.size, op.filters, op.kernel, op.out, op.groups};
     bool data = l.backward.flops_per_sample > 1.5 * l.forward.flops_per_sample;
     bool bias = l.backward.kernels > (data ? 2 : 1);
     auto image = batch() * static_cast<double>(op.channels * op.size * op.size);
@@ -249,7 +251,8 @@ class Walk {
     // Depthwise: a few operations an element, by kernels of their own in the layout that they find.
     auto pass = [&](Sum& sum, Pass which) {
       if (depthwise && is_core(k_))
-        sum.memory("depthwise", which != Pass::Forward, halves(), conv_bytes(s, w_.precision));
+        sum.memory(s.kernel > 3 ? "depthwise_wide" : "depthwise", which != Pass::Forward, halves(),
+                   conv_bytes(s, w_.precision));
       else if (depthwise)
         sum.memory("add", false, halves(), conv_bytes(s, w_.precision));
       else

@@ -127,9 +127,8 @@ def predicted(ddpsim, profile, name, folder):
     """(forward, backward) in picoseconds."""
     path = Path(folder) / f"{name}.json"
     path.write_text(json.dumps(described(name)), encoding="utf-8")
-    command = [ddpsim, "predict", "--workload", str(path), "--cluster", "testbed-star"]
-    command += ["--profile", profile, "--set", "cluster.hosts=1", "--ranks", "1"]
-    command += ["--set", "cluster.emulated_on_cores=0", "--format", "json"]
+    command = [ddpsim, "predict", "--workload", str(path), "--cluster", "ethernet-10g"]
+    command += ["--profile", profile, "--ranks", "1", "--plan", "averaging", "--format", "json"]
     env = dict(os.environ, DDPSIM_HOME=str(ROOT))
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if done.returncode:

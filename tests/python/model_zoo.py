@@ -402,7 +402,7 @@ if HAS_TORCHVISION:
         "efficientnet_b0": {},
         "efficientnet_v2_s": {},
         "googlenet": {"loss": auxiliary, "aux_logits": True},
-        "inception_v3": {"size": 299, "loss": auxiliary, "small": 160, "aux_logits": True},
+        "inception_v3": {"size": 299, "loss": auxiliary, "small": 299, "aux_logits": True},
         "mnasnet1_0": {},
         "mobilenet_v2": {},
         "mobilenet_v3_large": {},

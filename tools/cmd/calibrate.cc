@@ -386,11 +386,17 @@ void measure(Terminal& t, const Flags& flags) {
 // Ctrl-C ends the measurement: what was measured is written as if it were all.
 void calibrate_command(Terminal& t, const Flags& flags) {
   calib::Interruptible ctrl_c;
+  auto nothing = [&t] {
+    t.err << "\nddpsim: " << kNothing << "\n";
+    throw Interrupted{};
+  };
   try {
     measure(t, flags);
-  } catch (const calib::NothingMeasured& e) {
-    t.err << "\nddpsim: " << e.what() << "\n";
-    throw Interrupted{};
+  } catch (const calib::NothingMeasured&) {
+    nothing();
+  } catch (const InputError&) {
+    if (!calib::interrupted()) throw;
+    nothing();  // programs that it had asked something got the signal, too
   }
   if (!calib::interrupted()) return;
   std::vector<std::string> places;
