@@ -60,9 +60,9 @@ std::optional<ProductPoint> of_conv(int sms, const Sample& s) {
          parameter(s, "filters"), parameter(s, "kernel"),   parameter(s, "stride")};
   predict::ConvShape shape{c.batch, c.channels, c.size, c.filters, c.kernel, c.out_size()};
   q.product = predict::conv_product(shape, pass_of(s), q.precision);
-  if (sms == 1 && predict::is_im2col(shape)) {
-    q.kernel = "im2col";
-    q.product = predict::im2col_product(shape, pass_of(s), q.precision);
+  if (sms == 1 && predict::is_by_samples(shape)) {
+    q.kernel = "conv_1x1";
+    q.product = predict::by_samples_product(shape, pass_of(s), q.precision);
   }
   q.cuts = predict::cuts_of(q.product, sms);
   q.contiguous = sms > 1 && optional_parameter(s, "channels_last", 0) == 0;

@@ -34,8 +34,8 @@ ProductCost read_product(const Reader& r) {
   r.only({"class", "precision", "flops_per_s", "fixed_ps", "wave_ps", "split_ps", "tiles",
           "unaligned", "passes", "conversion", "winograd", "spread"});
   ProductCost c;
-  constexpr const char* kKernels[] = {"gemm", "conv", "im2col"};
-  c.kernel = kKernels[r.at("class").choice({"gemm", "conv", "im2col"})];
+  constexpr const char* kKernels[] = {"gemm", "conv", "conv_1x1"};
+  c.kernel = kKernels[r.at("class").choice({"gemm", "conv", "conv_1x1"})];
   c.precision = static_cast<Precision>(r.at("precision").choice({"fp32", "tf32", "bf16", "fp16"}));
   c.flops_per_s = r.at("flops_per_s").number();
   c.fixed = read_ps(r, "fixed_ps");

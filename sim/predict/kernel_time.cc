@@ -95,17 +95,14 @@ Product conv_product(const ConvShape& c, Pass pass, Precision p) {
   return q;
 }
 
-bool is_im2col(const ConvShape& c) {
-  return c.groups == 1 && c.batch <= 16 && c.kernel <= 3 && c.out > c.size - c.kernel;
+bool is_by_samples(const ConvShape& c) {
+  return c.groups == 1 && c.batch < 16 && c.kernel == 1 && c.out == c.size;
 }
 
-Product im2col_product(const ConvShape& c, Pass pass, Precision p) {
+Product by_samples_product(const ConvShape& c, Pass pass, Precision p) {
   ConvShape one = c;
   one.batch = 1;
   Product q = conv_product(one, pass, p);
-  if (c.kernel > 1)  // windows: written and read
-    q.bytes += 2 * element_bytes(p) * static_cast<double>(c.channels * c.kernel * c.kernel) *
-               static_cast<double>(c.out * c.out);
   q.count = static_cast<double>(c.batch);
   q.bytes *= q.count;
   return q;
@@ -201,8 +198,8 @@ double product_ps(const Product& q, const ProductCost& c, const KernelCosts& k) 
 
 double conv_ps(const ConvShape& s, Pass pass, bool channels_last, const ProductCost& c,
                const KernelCosts& k) {
-  if (is_core(k) && c.kernel == "im2col")
-    return product_ps(im2col_product(s, pass, c.precision), c, k);
+  if (is_core(k) && c.kernel == "conv_1x1")
+    return product_ps(by_samples_product(s, pass, c.precision), c, k);
   Product q = conv_product(s, pass, c.precision);
   if (s.kernel == 3 && s.size == s.out && pass != Pass::WeightGradient) q.sum /= c.winograd;
   double ps = product_ps(q, c, k);

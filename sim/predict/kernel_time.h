@@ -8,8 +8,9 @@
 
 namespace ddpsim::predict {
 
-// One core of a CPU (sms = 1): products have no waves of tiles; their operands are packed before they
-// are multiplied (`conversion` times their bytes), and what is computed of each element matters.
+// One core of a CPU (sms = 1): products have no waves of tiles; their operands are packed before
+// they are multiplied (`conversion` times their bytes), and what is computed of each element
+// matters.
 inline bool is_core(const KernelCosts& k) {
   return k.sms == 1;
 }
@@ -40,11 +41,11 @@ struct ConvShape {
   std::int64_t batch = 0, channels = 0, size = 0, filters = 0, kernel = 0, out = 0, groups = 1;
 };
 Product conv_product(const ConvShape& c, Pass pass, Precision p);
-// PyTorch's own convolution on one core, in place of oneDNN's (aten/src/ATen/native/Convolution.cpp,
-// use_mkldnn: with one thread, at most 16 samples, 3 x 3 or less, no stride): each sample's windows
-// are copied and multiplied.
-bool is_im2col(const ConvShape& c);
-Product im2col_product(const ConvShape& c, Pass pass, Precision p);
+// On one core PyTorch takes its own convolution of 1 x 1 without a stride for fewer than 16
+// samples, oneDNN's for all others (aten/src/ATen/native/Convolution.cpp, use_mkldnn): a product a
+// sample.
+bool is_by_samples(const ConvShape& c);
+Product by_samples_product(const ConvShape& c, Pass pass, Precision p);
 // Bytes of the image, the result and the filters: what a convolution in NCHW converts.
 double conv_bytes(const ConvShape& c, Precision p);
 // Three conversions between NCHW and NHWC, of so many bytes together.

@@ -235,8 +235,8 @@ class Walk {
     const ProductCost* c =
         w_.precision == Precision::Fp32 && tf32 ? tf32 : find_product(k_, "conv", w_.precision);
     ConvShape s{w_.batch, op.channels, op.size, op.filters, op.kernel, op.out, op.groups};
-    if (const ProductCost* own = find_product(k_, "im2col", w_.precision))
-      if (is_core(k_) && is_im2col(s)) c = own;
+    if (const ProductCost* own = find_product(k_, "conv_1x1", w_.precision))
+      if (is_core(k_) && is_by_samples(s)) c = own;
     if (!c) {
       forward.known = false;
       return;

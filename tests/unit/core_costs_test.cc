@@ -113,7 +113,7 @@ TEST(LayerTime, ADepthwiseConvolutionOfACoreHasCostsOfItsOwn) {
 }
 
 TEST(Points, BatchesOfProductsAreProducts) {
-  Run run;
+  ddpsim::Run run;
   run.samples = {{"torch/linear", {{"m", 8}, {"n", 8}, {"k", 8}, {"precision", 0}}, {{5}}},
                  {"torch/bmm",
                   {{"count", 3}, {"m", 16}, {"n", 8}, {"k", 24}, {"pass", 1}, {"precision", 0}},
@@ -128,7 +128,7 @@ TEST(Points, BatchesOfProductsAreProducts) {
 }
 
 TEST(Interrupt, SaysWhatIsMissingAndReadsWholeLines) {
-  Run run;
+  ddpsim::Run run;
   calib::note_interrupted(run, 3, 10);
   ASSERT_EQ(run.skipped.size(), 1U);
   EXPECT_EQ(run.skipped[0].what, "7 of 10 points");

@@ -22,7 +22,7 @@
 namespace ddpsim::cli {
 namespace {
 
-constexpr const char* kNothing = "interrupted before anything was measured; nothing is kept";
+constexpr auto kNothing = "interrupted before anything was measured; nothing is kept";
 
 struct Flags : ExecutedFlags {
   std::vector<std::string> stages;

@@ -15,12 +15,15 @@ Backward is of several calls by one run of autograd. Parameters are those of ddp
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+os.environ["OMP_NUM_THREADS"] = "1"  # as torchrun does; OpenBLAS has threads of its own
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import ddpsim_capture as cap  # noqa: E402  (says itself what is missing where PyTorch is)
 import ddpsim_record as rec  # noqa: E402
@@ -29,6 +32,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 READINGS = 7
+NOISY_SPREAD = 0.1  # of the median operator
 CASE_S = 0.3  # after its third reading no case takes longer
 POOL_BYTES = 96 << 20
 AT_ONCE = 6  # calls in one reading of backward
@@ -290,15 +294,23 @@ def load_now() -> float:
     return (rec.busy_core_s() - before) / 0.5
 
 
+def spread_of(durations: List[int]) -> float:
+    """Median absolute deviation over the median."""
+    middle = median(durations)
+    return median(abs(d - middle) for d in durations) / middle
+
+
 def run_of(samples: List[Dict[str, Any]], left_out: int, load: float) -> Dict[str, Any]:
     run = cap.kernel_run(samples, "calibrate/cpu-ops")
     run["origin"]["gpu"], run["origin"]["hosts"] = "", "cpu"
     version = f"PyTorch {torch.__version__}, {torch.get_num_threads()} thread, core time"
     run["origin"]["software"] = version
     run["quality"]["load"] = round(load, 3)
-    if load > rec.NOISY_LOAD:
+    spread = median(spread_of(s["durations_ps"]) for s in samples)
+    run["quality"]["spread"] = round(spread, 4)
+    if spread > NOISY_SPREAD:
         run["quality"]["verdict"] = "noisy"
-        run["quality"]["reasons"] = [f"{load:.1f} cores were busy before the start"]
+        run["quality"]["reasons"] = [f"readings of an operator spread by {100 * spread:.1f} %"]
     if left_out:
         run["skipped"] = [{"what": f"{left_out} operators", "why": "the time was over"}]
     return run
@@ -310,7 +322,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     )
     parser.add_argument("--out", type=Path, required=True, help="file to write the Run to")
     parser.add_argument("--seconds", type=float, default=400, help="time for all of it")
-    parser.add_argument("--only", help="operators whose name contains this")
+    parser.add_argument("--only", help="operators whose names begin so: linear,bmm,conv,pointwise")
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     torch.manual_seed(1)
@@ -321,7 +333,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     left_out = 0
     end = time.monotonic() + args.seconds
     for case in cases():
-        if args.only and args.only not in case.op:
+        if args.only and not case.op.startswith(tuple(args.only.split(","))):
             continue
         if time.monotonic() > end:
             left_out += 1
