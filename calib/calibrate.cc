@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "calib/clock.h"
+#include "calib/interrupt.h"
 #include "calib/mesh.h"
 #include "calib/origin.h"
 #include "calib/stage.h"
@@ -45,6 +46,7 @@ struct Point {
 struct Shared {
   Rendezvous rendezvous;
   std::atomic<std::int64_t> retransmits;
+  std::atomic<std::size_t> done;  // points of which every process has its times
 };
 // ends[point][repetition][rank], nanoseconds.
 struct Results {
@@ -122,12 +124,14 @@ class Measurer {
             std::byte{0x34});  // no zeros: 0x34343434 is a normal float, 0x3434 a normal half
       if (process_ == 0 && options_.progress) options_.progress(i, points_.size());
       meet();
+      if (process_ == 0) shared_.done = i;
       if (process_ == 0) meeting.start_ns = now_ns() + kSilenceNs;
       meet();
       if (points_[i].has(process_))
         measure(i, *meshes[static_cast<std::size_t>(points_[i].mesh)], meeting.start_ns);
     }
     meet();
+    shared_.done = points_.size();
     for (const auto& m : meshes) shared_.retransmits += m->retransmits();
   }
 
@@ -299,6 +303,10 @@ Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& given) {
                 });
   Run run = measured_run(EvidenceClass::Collective, stage, load);
   run.origin.compute = "none";
+  if (stage.interrupted) {
+    note_interrupted(run, shared->done, points.size());
+    points.resize(shared->done);
+  }
   // Core time of one large all-reduce, all ranks and the kernel's network: a mean, since the kernel
   // counts in ticks of 10 ms.
   for (std::size_t i = 0; i < points.size(); ++i) {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "calib/clock.h"
+#include "calib/interrupt.h"
 #include "calib/mesh.h"
 #include "calib/origin.h"
 #include "calib/stage.h"
@@ -23,6 +24,7 @@ constexpr std::int64_t kHeadStartNs = 5'000'000;
 struct Shared {
   Rendezvous rendezvous;
   std::atomic<std::int64_t> retransmits;
+  std::atomic<std::size_t> done;  // sizes of which every rank has its times
 };
 
 // Of each size, repetition (warm-ups first) and rank: when it began and ended, nanoseconds.
@@ -73,6 +75,8 @@ void play_rank(int rank, const std::string& address, const MakePlayer& make, std
   auto meet = [&] { meeting.meet(0, ++met * times.ranks); };
   RankPlayer player = make({rank, times.ranks, address, &meeting, meet, extra});
   for (std::size_t k = 0; k < options.bytes.size(); ++k) {
+    meet();
+    if (rank == 0) shared.done = k;
     std::vector<float> data(static_cast<std::size_t>(options.bytes[k] / 4));
     for (std::size_t i = 0; i < data.size(); ++i)
       data[i] = pattern(static_cast<std::int64_t>(i)) * static_cast<float>(rank + 1);
@@ -89,6 +93,7 @@ void play_rank(int rank, const std::string& address, const MakePlayer& make, std
       throw std::runtime_error("rank " + std::to_string(rank) + ": " + wrong);
   }
   meet();
+  shared.done = options.bytes.size();
   shared.retransmits += player.retransmits();
 }
 
@@ -158,7 +163,9 @@ Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& d
       });
   Run run = measured_run(EvidenceClass::Collective, stage, load);
   run.origin.compute = "none";
-  for (std::size_t k = 0; k < options.bytes.size(); ++k)
+  if (stage.interrupted) note_interrupted(run, shared->done, options.bytes.size());
+  const std::size_t measured = stage.interrupted ? shared->done.load() : options.bytes.size();
+  for (std::size_t k = 0; k < measured; ++k)
     run.samples.push_back(read(options.bytes[k], k, options, times));
   run.quality.retransmits = shared->retransmits;
   return run;

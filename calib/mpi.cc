@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include "calib/interrupt.h"
 #include "calib/memory_file.h"
 #include "calib/origin.h"
 #include "calib/script_log.h"
@@ -92,6 +93,7 @@ Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiO
   auto ranks = static_cast<int>(hosts.size());
   MemoryFile workload(options.workload);
   MemoryFile answer;
+  MemoryFile partial;
   MemoryFile log;
   SharedMemory memory(sizeof(MpiShared));
   auto* shared = new (memory.data()) MpiShared{};
@@ -114,7 +116,10 @@ Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiO
           std::pair{"DDPSIM_HOSTS", shaped ? "namespaces" : "loopback"}})
       command.insert(command.end(), {"-x", fmt::format("{}={}", name, value)});
     command.insert(command.end(), {options.python, options.script, "--out", path(answer)});
-    if (!options.workload.empty()) command.insert(command.end(), {"--workload", path(workload)});
+    if (!options.workload.empty())
+      command.insert(command.end(), {"--workload", path(workload)});
+    else
+      command.insert(command.end(), {"--partial", path(partial)});
     if (shaped)
       command.insert(command.end(), {"--hosts", fmt::format("{}", fmt::join(hosts, ","))});
     command.insert(command.end(), options.arguments.begin(), options.arguments.end());
@@ -133,7 +138,8 @@ Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiO
     std::string why = said(log.text(), "ddpsim_mpi: ");
     throw std::runtime_error(why.empty() ? e.what() : why);
   }
-  Run run = io::read_run(io::parse_json(answer.text(), "ddpsim_mpi.py"), "ddpsim_mpi.py");
+  const std::string text = stage.interrupted ? last_document(partial.text()) : answer.text();
+  Run run = io::read_run(io::parse_json(text, "ddpsim_mpi.py"), "ddpsim_mpi.py");
   Run here = measured_run(run.evidence, stage, load);
   here.origin.backend = "mpi";
   here.origin.compute = run.origin.compute;

@@ -24,7 +24,8 @@ struct MpiOptions {
 // hosts[r]: host of rank r, each another. The Run has no case yet. As record_torch: without
 // privilege the ranks run over plain loopback and the Run says so; throws std::runtime_error with
 // the script's own sentence or mpirun's if a rank fails or the time is over; nothing is left
-// running.
+// running. Sizes (--sizes) and interrupted (calib/interrupt.h): what was measured, or
+// NothingMeasured.
 Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiOptions& options);
 
 // "4.1.4", of mpirun in the PATH. Throws std::runtime_error if there is none, or Python lacks

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "calib/interrupt.h"
 #include "calib/testbed.h"
 
 namespace ddpsim::calib {
@@ -144,10 +145,18 @@ StageResult run_stage(const Cluster& cluster, const std::vector<int>& hosts, int
       throw std::runtime_error(
           fmt::format("not done after {:.0f} s; all ranks were ended", timeout_s));
     }
+    if (interrupted()) {
+      ::kill(stage, SIGKILL);
+      ::waitpid(stage, &status, 0);
+      result.interrupted = true;
+      return result;
+    }
     timespec t{0, 2'000'000};
     ::nanosleep(&t, nullptr);
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+  const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  result.interrupted = !well && interrupted();
+  if (!well && !result.interrupted)
     throw std::runtime_error(rendezvous.failed ? rendezvous.error
                                                : "the hosts' process ended without a word");
   return result;

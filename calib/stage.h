@@ -41,7 +41,8 @@ struct Rendezvous {
 
 struct StageResult {
   bool shaped = false;
-  std::string reason;  // why not
+  std::string reason;        // why not
+  bool interrupted = false;  // calib/interrupt.h: all processes were ended before they were done
 };
 
 // Runs body(process) in `processes` processes; process p lives on host hosts[p] of `cluster`

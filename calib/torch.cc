@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "calib/interrupt.h"
 #include "calib/memory_file.h"
 #include "calib/origin.h"
 #include "calib/script_log.h"
@@ -40,6 +41,7 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts,
   auto ranks = static_cast<int>(hosts.size());
   MemoryFile workload(options.workload);
   MemoryFile answer;
+  MemoryFile partial;
   MemoryFile log;
   std::string port = free_port();
   SharedMemory memory(sizeof(Rendezvous));
@@ -65,6 +67,7 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts,
         for (const auto& [name, value] : options.environment(rank)) set(name.c_str(), value);
       std::vector<std::string> command{options.python, options.script, "--out", answer.path()};
       if (!options.gpus) command.emplace_back("--keep-memory");
+      if (options.partial) command.insert(command.end(), {"--partial", partial.path()});
       if (!options.workload.empty()) command.insert(command.end(), {"--workload", workload.path()});
       command.insert(command.end(), options.arguments.begin(), options.arguments.end());
       if (auto slow = options.slow_ranks.find(rank); slow != options.slow_ranks.end())
@@ -76,7 +79,8 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts,
     std::string why = said(log.text(), "ddpsim_record: ");
     throw std::runtime_error(why.empty() ? e.what() : why);
   }
-  Run run = io::read_run(io::parse_json(answer.text(), "ddpsim_record.py"), "ddpsim_record.py");
+  const std::string text = stage.interrupted ? last_document(partial.text()) : answer.text();
+  Run run = io::read_run(io::parse_json(text, "ddpsim_record.py"), "ddpsim_record.py");
   Run here = measured_run(EvidenceClass::System, stage, load);
   here.origin.backend = "torch";
   here.origin.compute = run.origin.compute;

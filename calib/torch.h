@@ -21,6 +21,7 @@ struct TorchOptions {
   std::string workload;  // text of the workload's document; "" = no workload is asked for
   std::map<int, double> slow_ranks;  // factors of timed layers
   bool loopback = false;             // do not make hosts
+  bool partial = false;  // the script knows --partial: interrupted, what it wrote there is the Run
   bool gpus = false;  // rank r drives GPU r of this machine, unless `environment` says where
   // gpus: on top of the caller's environment, of rank r.
   std::function<std::vector<std::pair<std::string, std::string>>(int rank)> environment;
@@ -30,7 +31,8 @@ struct TorchOptions {
 // hosts[r]: host of rank r. The Run has no case yet. Without privilege, or on a cluster that cannot
 // be made of namespaces, the ranks run over plain loopback and origin.hosts and origin.reason say
 // so. Throws std::runtime_error with the script's own sentence if a rank fails or the time is over;
-// nothing is left running, and no file is left.
+// nothing is left running, and no file is left. `partial` and interrupted (calib/interrupt.h): what
+// was measured, or NothingMeasured.
 Run record_torch(const Cluster& cluster, const std::vector<int>& hosts,
                  const TorchOptions& options);
 

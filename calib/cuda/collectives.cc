@@ -14,6 +14,7 @@
 #include "calib/cuda/ranks.h"
 #include "calib/fit/shapes.h"
 #include "calib/gpu/nccl_log.h"
+#include "calib/interrupt.h"
 #include "calib/memory_file.h"
 #include "calib/origin.h"
 
@@ -346,6 +347,10 @@ void run_way(Machine& machine, int ranks, const Way& way) {
   const char* where[] = {"", " on one GPU", " of one host on one GPU"};
   std::string what = std::to_string(ranks) + " ranks" + where[static_cast<int>(machine.place())] +
                      ", " + text_of(way);
+  if (interrupted()) {
+    machine.head.skipped.push_back({what, "interrupted"});
+    return;
+  }
   if (machine.left_s() < (machine.runs.empty() ? kFirstWayS : kNextWayS)) {
     machine.head.skipped.push_back({what, "the time of this stage was over"});
     return;

@@ -178,33 +178,34 @@ void run_ranks(const RanksOptions& options, RanksShared& shared,
                const std::function<void(const RankPlace&, ncclComm_t)>& body) {
   Cluster none;  // hosts are not made
   std::vector<int> hosts(static_cast<std::size_t>(options.ranks), 0);
-  run_stage(none, hosts, options.ranks, true, options.timeout_s, shared.rendezvous,
-            [&](int rank, bool) {
-              RankPlace place{rank, options.ranks, options.one_gpu ? 0 : rank};
-              if (options.one_gpu)
-                for (const auto& [name, value] :
-                     options.as_one_host
-                         ? shared_gpu_environment(options.ranks, options.one_gpu->folder())
-                         : one_gpu_environment(rank, options.ranks, options.one_gpu->folder()))
-                  set(name, value);
-              for (const auto& [name, value] : options.environment) set(name, value);
-              if (rank == 0 && !options.log.empty()) {
-                set("NCCL_DEBUG", "INFO");
-                set("NCCL_DEBUG_SUBSYS", "INIT,NET,GRAPH,TUNING");
-                set("NCCL_DEBUG_FILE", options.log);
-              }
-              DDPSIM_CUDA(cudaSetDevice(place.device));
-              const Nccl& l = nccl();
-              if (rank == 0) DDPSIM_CALL(l, ncclGetUniqueId(&shared.id));
-              shared.rendezvous.meet(0, options.ranks);
-              ncclComm_t comm = nullptr;
-              DDPSIM_CALL(l, ncclCommInitRank(&comm, options.ranks, shared.id, rank));
-              shared.rendezvous.meet(1, options.ranks);
-              body(place, comm);
-              DDPSIM_CUDA(cudaDeviceSynchronize());
-              shared.rendezvous.meet(7, options.ranks);
-              DDPSIM_CALL(l, ncclCommDestroy(comm));
-            });
+  const StageResult stage = run_stage(
+      none, hosts, options.ranks, true, options.timeout_s, shared.rendezvous, [&](int rank, bool) {
+        RankPlace place{rank, options.ranks, options.one_gpu ? 0 : rank};
+        if (options.one_gpu)
+          for (const auto& [name, value] :
+               options.as_one_host
+                   ? shared_gpu_environment(options.ranks, options.one_gpu->folder())
+                   : one_gpu_environment(rank, options.ranks, options.one_gpu->folder()))
+            set(name, value);
+        for (const auto& [name, value] : options.environment) set(name, value);
+        if (rank == 0 && !options.log.empty()) {
+          set("NCCL_DEBUG", "INFO");
+          set("NCCL_DEBUG_SUBSYS", "INIT,NET,GRAPH,TUNING");
+          set("NCCL_DEBUG_FILE", options.log);
+        }
+        DDPSIM_CUDA(cudaSetDevice(place.device));
+        const Nccl& l = nccl();
+        if (rank == 0) DDPSIM_CALL(l, ncclGetUniqueId(&shared.id));
+        shared.rendezvous.meet(0, options.ranks);
+        ncclComm_t comm = nullptr;
+        DDPSIM_CALL(l, ncclCommInitRank(&comm, options.ranks, shared.id, rank));
+        shared.rendezvous.meet(1, options.ranks);
+        body(place, comm);
+        DDPSIM_CUDA(cudaDeviceSynchronize());
+        shared.rendezvous.meet(7, options.ranks);
+        DDPSIM_CALL(l, ncclCommDestroy(comm));
+      });
+  if (stage.interrupted) throw std::runtime_error("interrupted");
 }
 
 std::string in_child_so_far(
@@ -217,19 +218,21 @@ std::string in_child_so_far(
   auto* last = new (memory.data() + sizeof(Rendezvous)) std::atomic<int>{-1};
   why.clear();
   try {
-    run_stage(Cluster{}, {0}, 1, true, timeout_s, *rendezvous, [&](int, bool) {
-      body([&](const std::string& text) {
-        int next = *last == 0 ? 1 : 0;
-        int fd = places[next].descriptor();
-        if (::ftruncate(fd, 0) != 0) throw std::runtime_error("a child's answer was lost");
-        for (std::size_t at = 0; at < text.size();) {
-          ssize_t n = ::pwrite(fd, text.data() + at, text.size() - at, static_cast<off_t>(at));
-          if (n <= 0) throw std::runtime_error("a child's answer was lost");
-          at += static_cast<std::size_t>(n);
-        }
-        *last = next;
-      });
-    });
+    const StageResult stage =
+        run_stage(Cluster{}, {0}, 1, true, timeout_s, *rendezvous, [&](int, bool) {
+          body([&](const std::string& text) {
+            int next = *last == 0 ? 1 : 0;
+            int fd = places[next].descriptor();
+            if (::ftruncate(fd, 0) != 0) throw std::runtime_error("a child's answer was lost");
+            for (std::size_t at = 0; at < text.size();) {
+              ssize_t n = ::pwrite(fd, text.data() + at, text.size() - at, static_cast<off_t>(at));
+              if (n <= 0) throw std::runtime_error("a child's answer was lost");
+              at += static_cast<std::size_t>(n);
+            }
+            *last = next;
+          });
+        });
+    if (stage.interrupted) why = "interrupted";
   } catch (const std::runtime_error& e) {
     why = e.what();
     if (const std::string only = "process 0: "; why.starts_with(only))

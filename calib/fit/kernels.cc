@@ -247,7 +247,7 @@ KernelFit fit_kernels(const Profile& base, const std::string& name,
       else if (s.op == "gemm" || (s.op == "conv" && by_heuristics(s)) || linear(s))
         products.push_back(point(s));
     }
-  int sms = 0;
+  int sms = base.kind == DeviceKind::Cpu ? 1 : 0;
   for (const Run* run : runs) sms = std::max(sms, gpu_size(run->origin.gpu).sms);
   if (moves.empty() && products.empty())
     throw InputError{

@@ -90,7 +90,7 @@ ProductCost fit_product(const std::vector<const ProductPoint*>& points, const Ke
   c.kernel = points.front()->kernel;
   c.precision = points.front()->precision;
   ProductValues v;
-  bool contiguous = false;
+  bool contiguous = predict::is_core(k);  // which packs operands of every product
   std::set<int> aligned;
   std::set<Pass> passes;
   for (const ProductPoint* q : points) {

@@ -38,6 +38,17 @@ ProductPoint of_linear(int sms, const Sample& s) {
   return q;
 }
 
+// `count` products of the same shape by one call.
+ProductPoint of_bmm(int sms, const Sample& s) {
+  ProductPoint q = of_linear(sms, s);
+  const auto count = static_cast<double>(parameter(s, "count"));
+  q.product.count = count;
+  q.product.bytes *= count;
+  q.cuts = predict::cuts_of(q.product, sms);
+  q.flops *= count;
+  return q;
+}
+
 std::optional<ProductPoint> of_conv(int sms, const Sample& s) {
   if (optional_parameter(s, "groups", 1) != 1 || !by_heuristics(s)) return {};
   // The gradient of a picture: no training step computes it.
@@ -49,10 +60,14 @@ std::optional<ProductPoint> of_conv(int sms, const Sample& s) {
          parameter(s, "filters"), parameter(s, "kernel"),   parameter(s, "stride")};
   predict::ConvShape shape{c.batch, c.channels, c.size, c.filters, c.kernel, c.out_size()};
   q.product = predict::conv_product(shape, pass_of(s), q.precision);
+  if (sms == 1 && predict::is_by_samples(shape)) {
+    q.kernel = "conv_1x1";
+    q.product = predict::by_samples_product(shape, pass_of(s), q.precision);
+  }
   q.cuts = predict::cuts_of(q.product, sms);
-  q.contiguous = optional_parameter(s, "channels_last", 0) == 0;
+  q.contiguous = sms > 1 && optional_parameter(s, "channels_last", 0) == 0;
   q.converted = predict::conv_bytes(shape, q.precision);
-  if (c.kernel == 1 && c.stride == 1)
+  if (c.kernel == 1 && c.stride == 1 && sms > 1)
     q.as_product = predict::alignment(c.out_size() * c.out_size(), q.precision);
   q.flops = flops(c);
   return q;
@@ -65,7 +80,7 @@ struct Traffic {
   double forward;
   double backward;
 };
-constexpr std::array<Traffic, 16> kTraffic{{{"relu", 2, 3},
+constexpr std::array<Traffic, 23> kTraffic{{{"relu", 2, 3},
                                             {"gelu", 2, 3},
                                             {"silu", 2, 3},
                                             {"dropout", 2.25, 2.25},
@@ -80,7 +95,14 @@ constexpr std::array<Traffic, 16> kTraffic{{{"relu", 2, 3},
                                             {"mul_scalar", 2, 0},
                                             {"sum", 1, 0},
                                             {"cat", 4, 0},
-                                            {"rms_norm", 2, 5}}};
+                                            {"rms_norm", 2, 5},
+                                            {"sigmoid", 2, 3},
+                                            {"tanh", 2, 3},
+                                            {"copy", 2, 2},
+                                            {"avg_pool", 1.25, 1.25},
+                                            {"gelu_composed", 18, 22},
+                                            {"depthwise", 2, 4},
+                                            {"depthwise_wide", 2, 4}}};
 constexpr double kCast = 6;                   // bytes: read four, write two, or the reverse
 constexpr double kTable = 30522.0 * 768 * 4;  // bytes of the embedding that is measured
 
@@ -168,6 +190,8 @@ Points points_of(int sms, const std::vector<const Run*>& runs) {
       };
       if (s.op == (linear ? "torch/linear" : "gemm"))
         keep(out.products, std::optional(of_linear(sms, s)));
+      else if (s.op == "torch/bmm")
+        keep(out.products, std::optional(of_bmm(sms, s)));
       else if (s.op == (conv ? "torch/conv" : "conv"))
         keep(out.products, of_conv(sms, s));
       else if (s.op == "torch/attention")

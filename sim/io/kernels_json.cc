@@ -34,7 +34,8 @@ ProductCost read_product(const Reader& r) {
   r.only({"class", "precision", "flops_per_s", "fixed_ps", "wave_ps", "split_ps", "tiles",
           "unaligned", "passes", "conversion", "winograd", "spread"});
   ProductCost c;
-  c.kernel = r.at("class").choice({"gemm", "conv"}) == 0 ? "gemm" : "conv";
+  constexpr const char* kKernels[] = {"gemm", "conv", "conv_1x1"};
+  c.kernel = kKernels[r.at("class").choice({"gemm", "conv", "conv_1x1"})];
   c.precision = static_cast<Precision>(r.at("precision").choice({"fp32", "tf32", "bf16", "fp16"}));
   c.flops_per_s = r.at("flops_per_s").number();
   c.fixed = read_ps(r, "fixed_ps");

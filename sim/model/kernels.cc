@@ -11,7 +11,8 @@ bool ordered(const Spread& s) {
 }
 
 Problem check_product(const ProductCost& c, const std::string& path) {
-  if (c.kernel != "gemm" && c.kernel != "conv") return {path + "/class", "gemm or conv"};
+  if (c.kernel != "gemm" && c.kernel != "conv" && c.kernel != "conv_1x1")
+    return {path + "/class", "gemm, conv or conv_1x1"};
   if (!(c.flops_per_s >= 1e6 && c.flops_per_s < 1e20))
     return {path + "/flops_per_s", "a rate of a million to 10^20 operations a second"};
   for (Duration d : {c.fixed, c.wave, c.split})

@@ -13,6 +13,7 @@ constexpr double kLeastSum = 256;  // a part of a sum is not shorter
 constexpr double kMostParts = 128;
 constexpr double kConversions = 3;      // image, filters, result
 constexpr double kAttentionRows = 128;  // of a tile
+constexpr double kCoreTile = 8;         // floats of an AVX2 register
 
 double ceil_div(double a, double b) {
   return std::ceil(a / b);
@@ -94,6 +95,19 @@ Product conv_product(const ConvShape& c, Pass pass, Precision p) {
   return q;
 }
 
+bool is_by_samples(const ConvShape& c) {
+  return c.groups == 1 && c.batch < 16 && c.kernel == 1 && c.out == c.size;
+}
+
+Product by_samples_product(const ConvShape& c, Pass pass, Precision p) {
+  ConvShape one = c;
+  one.batch = 1;
+  Product q = conv_product(one, pass, p);
+  q.count = static_cast<double>(c.batch);
+  q.bytes *= q.count;
+  return q;
+}
+
 namespace {
 
 // A product has so many rows, or columns, of tiles of each size.
@@ -117,6 +131,11 @@ struct TilesAlong {
 // `worth`: says of a tile, and of all operations that it makes, whether its cuts matter.
 template <typename Worth, typename Visit>
 void each_cut(const Product& q, int sms, Worth worth, Visit visit) {
+  if (sms == 1) {  // a core: rows and columns are filled up to registers, nothing else
+    const double rows = ceil_div(q.rows, kCoreTile) * kCoreTile;
+    const double columns = ceil_div(q.columns, kCoreTile) * kCoreTile;
+    return visit(Cut{0, q.count, 2 * rows * columns * q.sum, 1});
+  }
   const TilesAlong rows(q.rows);
   const TilesAlong columns(q.columns);
   for (std::size_t t = 0; t < kTiles.size(); ++t)
@@ -152,7 +171,9 @@ double fastest(const Product& q, const ProductCost& c, const KernelCosts& k, Eac
          if (cut.parts > 1) ps += split + q.rows * q.columns * q.count * 4 * cut.parts / bandwidth;
          if (least < 0 || ps < least) least = ps;
        });
-  return static_cast<double>(c.fixed.ps) + together(least, q.bytes / bandwidth);
+  const double traffic = q.bytes / bandwidth;
+  if (is_core(k)) return static_cast<double>(c.fixed.ps) + least + c.conversion * traffic;
+  return static_cast<double>(c.fixed.ps) + together(least, traffic);
 }
 
 }  // namespace
@@ -177,10 +198,12 @@ double product_ps(const Product& q, const ProductCost& c, const KernelCosts& k) 
 
 double conv_ps(const ConvShape& s, Pass pass, bool channels_last, const ProductCost& c,
                const KernelCosts& k) {
+  if (is_core(k) && c.kernel == "conv_1x1")
+    return product_ps(by_samples_product(s, pass, c.precision), c, k);
   Product q = conv_product(s, pass, c.precision);
   if (s.kernel == 3 && s.size == s.out && pass != Pass::WeightGradient) q.sum /= c.winograd;
   double ps = product_ps(q, c, k);
-  if (channels_last || c.conversion <= 0) return ps;
+  if (channels_last || c.conversion <= 0 || is_core(k)) return ps;
   double converted = ps + conversion_ps(conv_bytes(s, c.precision), c, k);
   if (s.kernel != 1 || s.size != s.out) return converted;
   q.aligned = alignment(s.out * s.out, c.precision);

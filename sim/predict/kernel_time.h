@@ -8,6 +8,13 @@
 
 namespace ddpsim::predict {
 
+// One core of a CPU (sms = 1): products have no waves of tiles; their operands are packed before
+// they are multiplied (`conversion` times their bytes), and what is computed of each element
+// matters.
+inline bool is_core(const KernelCosts& k) {
+  return k.sms == 1;
+}
+
 // C (rows x columns) = A (rows x sum) B (sum x columns), `count` of them in one kernel.
 struct Product {
   double rows = 0;
@@ -34,6 +41,11 @@ struct ConvShape {
   std::int64_t batch = 0, channels = 0, size = 0, filters = 0, kernel = 0, out = 0, groups = 1;
 };
 Product conv_product(const ConvShape& c, Pass pass, Precision p);
+// On one core PyTorch takes its own convolution of 1 x 1 without a stride for fewer than 16
+// samples, oneDNN's for all others (aten/src/ATen/native/Convolution.cpp, use_mkldnn): a product a
+// sample.
+bool is_by_samples(const ConvShape& c);
+Product by_samples_product(const ConvShape& c, Pass pass, Precision p);
 // Bytes of the image, the result and the filters: what a convolution in NCHW converts.
 double conv_bytes(const ConvShape& c, Precision p);
 // Three conversions between NCHW and NHWC, of so many bytes together.
@@ -51,6 +63,7 @@ std::vector<Cut> cuts_of(const Product& q, int sms);
 
 // fixed + (shortest cut ^ 4 + traffic ^ 4) ^ (1/4), where a cut takes
 //   waves (flops / (rate / SMs * tile * unaligned * pass) + wave) + split + traffic of its parts
+// on a core: fixed + count (flops / (rate * unaligned * pass) + wave) + conversion * traffic
 double product_ps(const Product& q, const std::vector<Cut>& cuts, const ProductCost& c,
                   const KernelCosts& k);
 double product_ps(const Product& q, const ProductCost& c, const KernelCosts& k);

@@ -78,8 +78,10 @@ bool whole(const std::string& kind) {
   return false;
 }
 
-std::string measured_as(const std::string& kind) {
+// `core`: of a CPU, where what one computes of an element matters.
+std::string measured_as(const std::string& kind, bool core) {
   if (kind == "fork") return "add_";
+  if (core) return kind == "cross_entropy_single" ? "cross_entropy" : kind;
   if (kind == "tanh" || kind == "silu" || kind == "sigmoid") return "relu";
   if (kind == "cross_entropy_single") return "cross_entropy";
   if (kind == "copy" || kind == "avg_pool") return "mul_scalar";
@@ -232,11 +234,13 @@ class Walk {
     const ProductCost* tf32 = find_product(k_, "conv", Precision::Tf32);
     const ProductCost* c =
         w_.precision == Precision::Fp32 && tf32 ? tf32 : find_product(k_, "conv", w_.precision);
+    ConvShape s{w_.batch, op.channels, op.size, op.filters, op.kernel, op.out, op.groups};
+    if (const ProductCost* own = find_product(k_, "conv_1x1", w_.precision))
+      if (is_core(k_) && is_by_samples(s)) c = own;
     if (!c) {
       forward.known = false;
       return;
     }
-    ConvShape s{w_.batch, op.channels, op.size, op.filters, op.kernel, op.out, op.groups};
     bool data = l.backward.flops_per_sample > 1.5 * l.forward.flops_per_sample;
     bool bias = l.backward.kernels > (data ? 2 : 1);
     auto image = batch() * static_cast<double>(op.channels * op.size * op.size);
@@ -246,7 +250,10 @@ class Walk {
           bias ? static_cast<double>(op.filters) : 0, forward, backward);
     // Depthwise: a few operations an element, by kernels of their own in the layout that they find.
     auto pass = [&](Sum& sum, Pass which) {
-      if (depthwise)
+      if (depthwise && is_core(k_))
+        sum.memory(s.kernel > 3 ? "depthwise_wide" : "depthwise", which != Pass::Forward, halves(),
+                   conv_bytes(s, w_.precision));
+      else if (depthwise)
         sum.memory("add", false, halves(), conv_bytes(s, w_.precision));
       else
         sum.conv(s, which, *c);
@@ -255,7 +262,8 @@ class Walk {
     if (data) pass(backward, Pass::DataGradient);
     pass(backward, Pass::WeightGradient);
     double bytes = result * element_bytes(w_.precision);
-    if (bias) {  // a kernel of its own adds it; its gradient is a sum over all pixels
+    if (bias &&
+        !is_core(k_)) {  // a kernel of its own adds it; its gradient is a sum over all pixels
       forward.memory("add_", false, halves(), 2 * bytes);
       backward.memory("sum", false, halves(), bytes);
     }
@@ -342,7 +350,7 @@ class Walk {
   void traffic(const Layer& l, const LayerCost& c, bool back, bool half, Sum& sum) const {
     if (c.kernels == 0) return;
     double bytes = c.bytes_per_sample * batch() * (half ? 0.5 : 1.0) + c.bytes_fixed;
-    sum.memory(measured_as(l.op.kind), back, half, bytes * few_channels(l),
+    sum.memory(measured_as(l.op.kind, is_core(k_)), back, half, bytes * few_channels(l),
                whole(l.op.kind) ? 1.0 : static_cast<double>(c.kernels));
   }
 

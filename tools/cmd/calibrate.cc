@@ -11,14 +11,18 @@
 #include "calib/collectives.h"
 #include "calib/cuda/cuda.h"
 #include "calib/gloo/gloo.h"
+#include "calib/interrupt.h"
 #include "calib/mpi.h"
 #include "sim/analysis/compare.h"
 #include "sim/predict/alone.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/interrupted.h"
 
 namespace ddpsim::cli {
 namespace {
+
+constexpr auto kNothing = "interrupted before anything was measured; nothing is kept";
 
 struct Flags : ExecutedFlags {
   std::vector<std::string> stages;
@@ -83,6 +87,7 @@ Run calibrate_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
       throw InputError{"--stage " + s, "backend torch has collectives, products"};
     options.arguments.insert(options.arguments.end(), {"--stage", s});
   }
+  options.partial = true;
   Run run = run_script(t, l, flags, "ddpsim_calibrate.py", options);
   run.evidence = EvidenceClass::Collective;
   return run;
@@ -142,6 +147,7 @@ void calibrate_gpu(Terminal& t, const Flags& flags) {
     try {
       runs = calib::cuda::calibrate(options);
     } catch (const std::runtime_error& e) {
+      if (calib::interrupted()) break;  // of this stage nothing is kept
       throw InputError{"calibrate, stage " + stage, e.what()};
     }
     table += fmt::format("stage {} on {}\n", stage, runs.front().origin.gpu);
@@ -152,7 +158,9 @@ void calibrate_gpu(Terminal& t, const Flags& flags) {
     }
     for (const Skipped& s : runs.front().skipped)
       table += fmt::format("skipped {}: {}\n", s.what, s.why);
+    if (calib::interrupted()) break;
   }
+  if (all.empty()) throw calib::NothingMeasured(kNothing);
   if (flags.output.format == "json" || !flags.output.out.empty())
     write_answer(t, flags.output, all.dump() + "\n");
   if (flags.output.format != "json") t.out << table;
@@ -200,6 +208,7 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
   io::OrderedJson all = io::OrderedJson::array();
   std::string table;
   for (Algorithm a : algorithms) {
+    if (calib::interrupted()) break;
     QuestionFlags question = flags.question;
     std::vector<std::string> sets{"plan.backend=" + flags.backend};
     if (a != Algorithm::Ring)
@@ -213,6 +222,8 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
       run = gloo ? calib::gloo_library::measure_all_reduce(*l.fabric, devices_of(l.scenario), a,
                                                            options)
                  : calib::measure_all_reduce(*l.fabric, devices_of(l.scenario), a, options);
+    } catch (const calib::NothingMeasured&) {
+      break;
     } catch (const std::runtime_error& e) {
       throw InputError{std::string("calibrate, algorithm ") + name_of(a), e.what()};
     }
@@ -249,6 +260,7 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
           (predicted / median - 1) * 100);
     }
   }
+  if (all.empty()) throw calib::NothingMeasured(kNothing);
   if (flags.output.format == "json" || !flags.output.out.empty())
     write_answer(t, flags.output, all.dump() + "\n");
   if (flags.output.format != "json") t.out << table;
@@ -272,6 +284,8 @@ void calibrate_mpi(Terminal& t, const Flags& flags) {
     options.environment = l.scenario.plan.environment;
     if (!flags.runs.empty()) prepare_runs(flags.runs);
     run = calib::record_mpi(l.cluster, hosts_of(l), options);
+  } catch (const calib::NothingMeasured&) {
+    throw;
   } catch (const std::runtime_error& e) {
     throw InputError{"calibrate", e.what()};
   }
@@ -307,7 +321,7 @@ void calibrate_mpi(Terminal& t, const Flags& flags) {
                 : fmt::format("hosts: plain loopback, NOT shaped: {}\n", run.origin.reason));
 }
 
-void calibrate_command(Terminal& t, const Flags& flags) {
+void measure(Terminal& t, const Flags& flags) {
   bool gpu = flags.backend == "cuda" || flags.backend == "nccl";
   const bool torch = flags.backend == "torch";
   if (!gpu && ((!torch && !flags.stages.empty()) || flags.one_gpu))
@@ -340,7 +354,6 @@ void calibrate_command(Terminal& t, const Flags& flags) {
   if (gpu) return calibrate_gpu(t, flags);
   if (mpi) return calibrate_mpi(t, flags);
   if (flags.collectives) return calibrate_collectives(t, flags);
-  bool torch = flags.backend == "torch";
   if (flags.backend != "tcp" && !torch)
     throw InputError{
         "--backend " + flags.backend,
@@ -355,6 +368,8 @@ void calibrate_command(Terminal& t, const Flags& flags) {
   Run run;
   try {
     run = torch ? calibrate_torch(t, l, flags) : calibrate_tcp(t, l, flags);
+  } catch (const calib::NothingMeasured&) {
+    throw;
   } catch (const std::runtime_error& e) {
     throw InputError{"calibrate", e.what()};
   }
@@ -371,6 +386,33 @@ void calibrate_command(Terminal& t, const Flags& flags) {
   t.out << (run.origin.hosts == "namespaces"
                 ? std::string("hosts: network namespaces, every link shaped\n")
                 : fmt::format("hosts: plain loopback, NOT shaped: {}\n", run.origin.reason));
+}
+
+// Ctrl-C ends the measurement: what was measured is written as if it were all.
+void calibrate_command(Terminal& t, const Flags& flags) {
+  calib::Interruptible ctrl_c;
+  auto nothing = [&t] {
+    t.err << "\nddpsim: " << kNothing << "\n";
+    throw Interrupted{};
+  };
+  try {
+    measure(t, flags);
+  } catch (const calib::NothingMeasured&) {
+    nothing();
+  } catch (const InputError&) {
+    if (!calib::interrupted()) throw;
+    nothing();  // programs that it had asked something got the signal, too
+  }
+  if (!calib::interrupted()) return;
+  std::vector<std::string> places;
+  if (!flags.runs.empty()) places.push_back(flags.runs);
+  if (!flags.output.out.empty()) places.push_back(flags.output.out);
+  t.out << std::flush;
+  t.err << fmt::format(
+      "\nddpsim: interrupted; what was measured is kept{}, and the Run says what is missing\n",
+      places.empty() ? " above (--runs FOLDER, or --out FILE, keeps it as a Run)"
+                     : fmt::format(" in {}", fmt::join(places, " and ")));
+  throw Interrupted{};
 }
 
 }  // namespace

@@ -76,9 +76,11 @@ Profile base_of(const Terminal& t, const Flags& flags) {
   return io::read_profile(io::parse_json(io::read_file(path), path), path);
 }
 
-// Does a fit of kernels read it? Runs of ddpsim's own bench, and of PyTorch's operators.
-bool of_kernels(const Run& run) {
+// Does a fit of kernels read it? Runs of ddpsim's own bench, and of PyTorch's operators; on a CPU
+// no GPU is named.
+bool of_kernels(const Run& run, const std::string& backend) {
   if (run.kind != RunKind::Measured) return false;
+  if ((backend == "cpu") != (run.origin.hosts == "cpu")) return false;
   if (run.origin.backend == "cuda") return true;
   return std::any_of(run.samples.begin(), run.samples.end(), [](const Sample& s) {
     return s.op.rfind("torch/", 0) == 0 || s.op.rfind("torch_host/", 0) == 0;
@@ -91,7 +93,7 @@ std::deque<Run> kernel_runs(Terminal& t, const Flags& flags, const std::string& 
   auto name = [](const Run& r) { return r.origin.gpu.substr(0, r.origin.gpu.find(" (")); };
   for (const std::string& file : one_or_all(folder)) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
-    if (!of_kernels(run)) continue;
+    if (!of_kernels(run, flags.backend)) continue;
     if (!runs.empty() && name(run) != name(runs.front()))
       throw InputError{file, "is of another GPU (" + run.origin.gpu +
                                  ") than the Runs before it (" + runs.front().origin.gpu +
@@ -151,16 +153,27 @@ void fit_gpu(Terminal& t, const Flags& flags) {
   std::deque<Run> runs = kernel_runs(t, flags, flags.runs);
   std::vector<const Run*> all = pointers(runs);
   Profile base = base_of(t, flags);
-  if (base.kind != DeviceKind::Gpu)
+  const bool cpu = flags.backend == "cpu";
+  if (base.kind != (cpu ? DeviceKind::Cpu : DeviceKind::Gpu))
     throw InputError{"--base " + flags.base,
-                     "is a profile of CPUs; --backend cuda needs one of a GPU"};
+                     cpu ? "is a profile of GPUs; --backend cpu needs one of a CPU, for example "
+                           "--base cpu-generic.datasheet"
+                         : "is a profile of CPUs; --backend cuda needs one of a GPU"};
+  if (runs.empty())
+    throw InputError{
+        "--runs " + flags.runs,
+        cpu ? "holds no Run of a CPU's operators (tools/python/ddpsim_cpu_ops.py "
+              "makes one)"
+            : "holds no Run of a GPU's kernels (ddpsim calibrate --backend cuda --runs "
+              "DIR makes them)"};
   if (flags.against.empty() != flags.against_base.empty())
     throw InputError{"--against", "needs --against-base, the datasheet profile of that GPU"};
   if (std::string why = calib::refused(base, all); !why.empty())
     throw InputError{"--runs " + flags.runs,
                      why + (why.find("noisy") == why.npos ? "" : " (--without-noisy does)")};
   calib::KernelFit f = calib::fit_kernels(base, flags.name, all);
-  f.profile.hardware = runs.front().origin.gpu;
+  const Origin& o = runs.front().origin;
+  f.profile.hardware = cpu ? "one core of " + o.cpu : o.gpu;
   std::string table = fmt::format("{:<14} {:<9} {:>6} {:>10} {:>10} {:>8} {:>8}\n", "kernel",
                                   "shapes", "points", "least", "most", "median", "p90");
   table += kernel_table(f.profile.kernels, "fitted");
@@ -304,10 +317,11 @@ void fit_command(Terminal& t, const Flags& flags) {
   if (flags.backend == "nccl-tests") return fit_nccl_tests(t, flags);
   if (flags.backend == "nccl") return fit_nccl(t, flags);
   if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "mpi" &&
-      flags.backend != "cuda")
-    throw InputError{"--backend " + flags.backend,
-                     "expected tcp, torch, mpi, cuda, nccl or nccl-tests: whose Runs are fitted"};
-  if (flags.backend == "cuda") return fit_gpu(t, flags);
+      flags.backend != "cuda" && flags.backend != "cpu")
+    throw InputError{
+        "--backend " + flags.backend,
+        "expected tcp, torch, mpi, cuda, cpu, nccl or nccl-tests: whose Runs are fitted"};
+  if (flags.backend == "cuda" || flags.backend == "cpu") return fit_gpu(t, flags);
   if (flags.split != "fit" && flags.split != "held_out")
     throw InputError{"--split " + flags.split, "expected fit or held_out"};
   std::deque<Executed> all = collect(t, flags);
@@ -368,13 +382,14 @@ void add_fit(Command& app, Terminal& t) {
   c->add_option("--base", flags->base,
                 "profile that gives what no sample identifies (default testbed.datasheet)");
   c->add_option("--name", flags->name, "name of the new profile (default testbed)");
-  c->add_option("--backend", flags->backend,
-                "whose Runs: tcp (default), torch, cuda: a GPU's kernels, nccl: NCCL between "
-                "several ranks on one GPU, or nccl-tests: imported tables of NCCL's collectives "
-                "(for all three --base names the datasheet profile of that GPU)");
+  c->add_option(
+      "--backend", flags->backend,
+      "whose Runs: tcp (default), torch, cuda: a GPU's kernels, cpu: a core's operators, nccl: "
+      "NCCL between several ranks on one GPU, or nccl-tests: imported tables of NCCL's "
+      "collectives (for all four --base names the datasheet profile of that device)");
   c->add_option("--split", flags->split, "executed steps of this split are used (default fit)");
   c->add_flag("--without-noisy", flags->without_noisy,
-              "cuda: leave noisy Runs out (otherwise they are refused)");
+              "cuda, cpu: leave noisy Runs out (otherwise they are refused)");
   c->add_option("--against", flags->against,
                 "cuda: folder of another GPU's Runs; prints how far this fit is off them, with "
                 "only the datasheet's rates changed");

@@ -14,6 +14,7 @@
 #include "sim/units/text.h"
 #include "tools/cmd/command.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/interrupted.h"
 
 namespace ddpsim::cli {
 
@@ -281,6 +282,8 @@ int run(const std::vector<std::string>& typed, Terminal terminal) {
     return kOk;
   } catch (const GateFailed&) {
     return kGateFailed;
+  } catch (const Interrupted&) {
+    return kInterrupted;
   } catch (const CLI::Success& e) {
     std::ostringstream help;
     int code = app.exit(e, help, t.err);

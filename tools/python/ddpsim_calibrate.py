@@ -33,11 +33,12 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from ddpsim_files import write_whole  # noqa: E402
+from ddpsim_files import append_line, write_whole  # noqa: E402
 import ddpsim_capture as cap  # noqa: E402
 import ddpsim_record as rec  # noqa: E402
 import torch  # noqa: E402
@@ -200,10 +201,10 @@ def passes(model: rec.nn.Module, chain: Chain, count: int) -> Dict[str, List[int
     return out
 
 
-def framework(ranks: int, alone: Any) -> Samples:
+def framework(ranks: int, alone: Any, model_size: Tuple[int, int]) -> Samples:
     """Hooks and copies, on ranks 0 to ranks - 1 at once; rank 0's times."""
     out: Samples = []
-    for tensors, size in MODELS:
+    for tensors, size in [model_size]:
         found: Dict[str, Dict[str, List[int]]] = {}
         for name in ("bare", "ddp", "half"):
             chain = Chain(tensors, size)
@@ -235,6 +236,8 @@ def framework(ranks: int, alone: Any) -> Samples:
 def thin_products() -> Samples:
     """Of convolutions' and linear layers' gradients, by one thread."""
     out: Samples = []
+    if dist.get_rank() != 0:
+        return out
     for rows, columns in ((64, 576), (256, 2304), (512, 4608), (1000, 512), (2048, 512)):
         for rank in (1, 2, 4):
             matrix = torch.randn(rows, columns)
@@ -260,6 +263,23 @@ def thin_products() -> Samples:
     return out
 
 
+def parts_of(counts: List[int], groups: Dict[int, Any], alone: Any) -> List[Callable[[], Samples]]:
+    """What is measured, in order, the same on all ranks."""
+    parts: List[Callable[[], Samples]] = []
+    for n in counts:
+        g = groups[n]
+        ops = [("all_reduce", BYTES), ("broadcast", (4, 1 << 16, 1 << 20))]
+        ops += [("half_all_reduce", (1 << 20, 1 << 22))] if n <= 4 else []
+        parts += [partial(collectives, op, n, g, [size]) for op, sizes in ops for size in sizes]
+        parts.append(partial(idle_broadcasts, n, g, (4, 1 << 16)))
+    for n in counts[:2]:
+        for first, second in ((12, 4), (12, 6), (12, 8), (8, 3), (8, 5), (16, 10)):
+            pair = [(first * MIB, second * MIB)]
+            parts.append(partial(in_flight, n, groups[n], pair, 42_000))
+    parts += [partial(framework, n, alone, model) for n in [1] + counts[:2] for model in MODELS]
+    return parts
+
+
 def measure(argv: Optional[Sequence[str]]) -> None:
     parser = cap.OneLineParser(
         description=(
@@ -268,6 +288,7 @@ def measure(argv: Optional[Sequence[str]]) -> None:
         )
     )
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--partial", type=Path, help="file to which rank 0 adds what it has so far")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--stage", action="append", choices=("collectives", "products"))
     rec.add_memory_flag(parser)
@@ -284,32 +305,21 @@ def measure(argv: Optional[Sequence[str]]) -> None:
     alone = [dist.new_group([r]) for r in range(world)][dist.get_rank()]
     load = rec.quiet_load()
     again = rec.retransmits()
+    stages = args.stage or ["collectives", "products"]
+    parts = parts_of(counts, groups, alone) if "collectives" in stages else []
+    parts += [thin_products] if "products" in stages else []
     samples: Samples = []
-    whole = not args.stage or "collectives" in args.stage
-    for n in counts if whole else []:
-        samples += collectives("all_reduce", n, groups[n], BYTES)
-        samples += collectives("broadcast", n, groups[n], (4, 1 << 16, 1 << 20))
-        if n <= 4:
-            samples += collectives("half_all_reduce", n, groups[n], (1 << 20, 1 << 22))
-        samples += idle_broadcasts(n, groups[n], (4, 1 << 16))
-    for n in counts[:2] if whole else []:
-        samples += in_flight(
-            n,
-            groups[n],
-            [
-                (12 * MIB, 4 * MIB),
-                (12 * MIB, 6 * MIB),
-                (12 * MIB, 8 * MIB),
-                (8 * MIB, 3 * MIB),
-                (8 * MIB, 5 * MIB),
-                (16 * MIB, 10 * MIB),
-            ],
-            42_000,
-        )
-    for n in [1] + counts[:2] if whole else []:
-        samples += framework(n, alone)
-    if dist.get_rank() == 0 and (not args.stage or "products" in args.stage):
-        samples += thin_products()
+    for k, part in enumerate(parts):
+        if dist.get_rank() == 0 and samples:
+            so_far = rec.document("collective", samples, load, 0, memory)
+            so_far["skipped"].append(
+                {
+                    "what": f"{len(parts) - k} of {len(parts)} parts",
+                    "why": f"interrupted after {k} of them",
+                }
+            )
+            append_line(args.partial, json.dumps(so_far))
+        samples += part()
     resent = sum(rec.gathered(rec.retransmits() - again))
     if dist.get_rank() == 0:
         write_whole(

@@ -164,8 +164,9 @@ def notes_of(model: nn.Module, found: Batches, batch: int, moved: int) -> List[s
     missing = sum(p.requires_grad for p in model.parameters()) - len(trace.arrival)
     if any(isinstance(m, nn.RNNBase) for m in model.modules()):
         notes.append(
-            "recurrent layers are described as operators of one step after the other; cuDNN runs"
-            " them as one, whose gradients may arrive in another order"
+            "recurrent layers are described as PyTorch computes them on a CPU: the gates of all"
+            " inputs at once, then operators of one step after the other; cuDNN runs them as one,"
+            " whose gradients may arrive in another order"
         )
     if moved:
         notes.append(f"{moved} gradients arrive later than the layer that makes them ends")

@@ -32,10 +32,10 @@ import sys
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from ddpsim_files import write_whole  # noqa: E402
+from ddpsim_files import append_line, write_whole  # noqa: E402
 import numpy as np  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 
@@ -77,10 +77,17 @@ def require(right: bool, what: str) -> None:
 
 
 def measure_sizes(
-    comm: Any, sizes: Sequence[int], warmups: int, repetitions: int
+    comm: Any,
+    sizes: Sequence[int],
+    warmups: int,
+    repetitions: int,
+    so_far: Callable[[List[Dict[str, Any]]], None],
 ) -> List[Dict[str, Any]]:
-    samples = []
+    """``so_far``: is told what was measured before each size but the first; on rank 0."""
+    samples: List[Dict[str, Any]] = []
     for size in sizes:
+        if samples:
+            so_far(samples)
         once = pattern(size // 4)
         total = once * np.float32(comm.size * (comm.size + 1) // 2)
         data = np.empty_like(once)
@@ -331,6 +338,7 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--partial", type=Path, help="with --sizes: what is measured so far")
     parser.add_argument("--sizes", help="bytes, separated by commas")
     parser.add_argument("--warmups", type=int, default=2)
     parser.add_argument("--repetitions", type=int, default=7)
@@ -366,7 +374,9 @@ def measure(args: argparse.Namespace) -> None:
     if args.sizes:
         sizes = [int(s) // 4 * 4 for s in args.sizes.split(",")]
         found: Dict[str, Any] = {
-            "samples": measure_sizes(comm, sizes, args.warmups, args.repetitions)
+            "samples": measure_sizes(
+                comm, sizes, args.warmups, args.repetitions, lambda s: keep(comm, args, load, s)
+            )
         }
     else:
         slow = dict(s.split("=", 1) for s in args.slow)
@@ -381,6 +391,20 @@ def measure(args: argparse.Namespace) -> None:
     run.update(found)
     judge(run, load, spread)
     write_whole(args.out, json.dumps(run) + "\n")
+
+
+def keep(comm: Any, args: argparse.Namespace, load: float, samples: List[Dict[str, Any]]) -> None:
+    """The Run of what was measured so far, for when all ranks are ended."""
+    run = document(comm, "collective", load, 0)
+    run["samples"] = samples
+    judge(run, load, 0.0)
+    count = len(args.sizes.split(","))
+    missing = {
+        "what": f"{count - len(samples)} of {count} sizes",
+        "why": f"interrupted after {len(samples)} of them",
+    }
+    run["skipped"].append(missing)
+    append_line(args.partial, json.dumps(run))
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -22,6 +22,10 @@ MEMORY_FORMAT_FREE = (
     "_unsafe_view",
     "_reshape_alias",
     "lift",
+    "transpose_",
+    "t_",
+    "squeeze_",
+    "unsqueeze_",
 )
 EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_efficientzero")
 WRITES = (

@@ -17,6 +17,7 @@ import torch
 from ddpsim_capture import CaptureError, tensors_in
 from ddpsim_meta import META, WithoutMemory, func_aliases
 from ddpsim_op_costs import Cost
+from ddpsim_recurrent import RecurrentLayers
 from torch import Tensor, nn
 
 LOSS = "loss"  # what is computed outside of the model
@@ -113,7 +114,8 @@ class Tracer(WithoutMemory):
             nn.modules.module.register_module_forward_hook(end),
         ]
         try:
-            with torch.autograd.graph.saved_tensors_hooks(self.pack, lambda t: t):
+            keeps = torch.autograd.graph.saved_tensors_hooks(self.pack, lambda t: t)
+            with keeps, RecurrentLayers():
                 yield
         finally:
             for hook in hooks:
