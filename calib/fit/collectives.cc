@@ -198,6 +198,7 @@ std::string machine_of(const CollectiveSetting& s) {
 }
 
 int generation_of(const CollectiveTable& t) {
+  if (nccl::fabric(*t.group).cluster().nccl.rccl) return 0;
   return nccl::compute_capability(*t.group) / 10;
 }
 

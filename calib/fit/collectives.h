@@ -68,7 +68,7 @@ Band band_of(std::int64_t bytes);
 Profile with_fits(Profile profile, const LinkFits& fits);
 std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile& profile);
 
-// Of its GPUs: 7 = Volta, 8 = Ampere, 9 = Hopper, 10 = Blackwell.
+// Of its GPUs: 7 = Volta, 8 = Ampere, 9 = Hopper, 10 = Blackwell; 0 = AMD's, with RCCL.
 int generation_of(const CollectiveTable& t);
 
 // Fits from tables whose machine is not `without` ("" = all). The prior is the tables' own

@@ -19,7 +19,8 @@ void read_link_fields(const Reader& r, LinkSpec& l) {
 
 NcclFacts read_nccl_facts(const Reader& r) {
   r.only(
-      {"cpu", "net_latency", "ll", "ll128", "collnet", "multicast", "peer_access", "nic_vendor"});
+      {"cpu", "net_latency", "ll", "ll128", "collnet", "multicast", "peer_access", "nic_vendor",
+       "library"});
   NcclFacts f;
   if (r.has("cpu"))
     f.cpu = static_cast<HostCpu>(r.at("cpu").choice({"intel", "amd", "arm", "power", "mixed"}));
@@ -31,6 +32,7 @@ NcclFacts read_nccl_facts(const Reader& r) {
   if (r.has("peer_access")) f.peer_access = r.at("peer_access").boolean();
   if (r.has("nic_vendor"))
     f.nic_vendor = static_cast<NicVendor>(r.at("nic_vendor").choice({"other", "aws", "google"}));
+  if (r.has("library")) f.rccl = r.at("library").choice({"nccl", "rccl"}) == 1;
   return f;
 }
 

@@ -28,6 +28,7 @@ struct NcclFacts {
   bool peer_access = true;  // GPUs reach one another's memory over PCIe (over NVLink they do);
                             // GeForce cards and many virtual machines do not
   NicVendor nic_vendor = NicVendor::Other;
+  bool rccl = false;  // AMD's RCCL runs in NCCL's place (sim/nccl/rccl.h)
 };
 
 struct GraphNode {

@@ -396,6 +396,7 @@ double link_bandwidth(Wire wire, double raw, const Machine& m) {
   switch (wire) {
     case Wire::Nvlink: {  // raw per link: 25 GB/s (SM60 20, SM100 50); NCCL's: SM60 18, SM70 and
                           // SM80 20, SM86 12 of 14.0625, SM90 20.6, SM100 40.1
+      if (m.rccl) return raw * 48 / 64;
       if (cc >= 100) return raw * 40.1 / 50;
       if (cc >= 90) return raw * (m.version.has(Change::HopperNvlinkRate) ? 20.6 : 20.0) / 25;
       if (cc == 86) return raw * 12 / 14.0625;

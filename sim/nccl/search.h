@@ -41,6 +41,7 @@ struct Machine {
   Version version;
   int cross_nic = 2;  // NCCL_CROSS_NIC: rings leave by the NIC that they came by (0), by any (1),
                       // or by any where that is faster, two rings exchanging their NICs (2)
+  bool rccl = false;  // RCCL's numbers (rccl.h)
 };
 // NCCL's number for a link of this raw rate, GB/s. Sources: topo.h (LOC_BW, SM*_NVLINK_BW,
 // *_QPI_BW, AMD_BW, ARM_BW, PCI), NIC: speed / 8. Between CPUs NCCL has one number for each make,

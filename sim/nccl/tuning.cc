@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "sim/nccl/rccl.h"
+
 namespace ddpsim::nccl {
 namespace {
 
@@ -124,6 +126,7 @@ bool enabled(const System& s, Operation op, Algorithm a, Protocol p, Version v) 
   const ChannelGraph& g = graph_of(s, a);
   if (g.channels == 0 || s.ranks < 2) return false;
   int cc = s.compute_capability;
+  if (s.rccl && !rccl_offers(a, p, s.nodes)) return false;
   if (p == Protocol::Ll && !s.ll && s.nodes > 1) return false;
   if (p == Protocol::Ll128) {
     PathType far = cc >= 90 ? PathType::Pxn : PathType::Pxb;

@@ -31,6 +31,7 @@ struct System {
   bool nvls = true;       // NCCL_NVLS_ENABLE, and the GPUs have multicast
   bool ll128 = true;      // the network delivers 128-byte stores whole (EFA before P5 does not)
   bool ll = true;         // ... and 8-byte stores
+  bool rccl = false;      // RCCL in NCCL's place
   Graphs graphs;
   double per_node() const { return static_cast<double>(ranks) / nodes; }
   // GPUs of a node between which NVLS divides an operation.

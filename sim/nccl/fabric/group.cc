@@ -13,6 +13,7 @@
 #include "sim/nccl/fabric/peers.h"
 #include "sim/nccl/fabric/stages.h"
 #include "sim/nccl/nth.h"
+#include "sim/nccl/rccl.h"
 #include "sim/nccl/search.h"
 #include "sim/topology/hop_routes.h"
 #include "sim/topology/path_type.h"
@@ -356,7 +357,7 @@ Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Setti
   g.to_memory = links_to_memory(g);
   std::vector<int> nics;  // local indices of those that the search names
   Machine machine{compute_capability, static_cast<Cpu>(fabric.cluster().nccl.cpu),
-                  g.settings.version, g.settings.cross_nic};
+                  g.settings.version, g.settings.cross_nic, fabric.cluster().nccl.rccl};
   Node node = node_of(g, g.nodes.front(), machine, nics);
   s.nvswitch = node.nvswitch;
   std::size_t fewest = g.nodes.front().size();
@@ -367,12 +368,17 @@ Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Setti
   s.ll128 = facts.ll128;
   s.collnet = facts.collnet;
   s.nvls = facts.multicast && fewest >= 2;
-  s.graphs = found
-                 ? *found
-                 : search(node, s.nodes, machine,
-                          g.settings.version.has(Change::NetworkLatencyOfPlugin) ? facts.net_latency
-                                                                                 : Duration{},
-                          s.collnet);
+  s.rccl = facts.rccl;
+  std::optional<Graphs> by_table = s.rccl ? rccl_graphs(node, s.nodes) : std::nullopt;
+  if (found)
+    s.graphs = *found;
+  else if (by_table)
+    s.graphs = *by_table;
+  else
+    s.graphs = search(node, s.nodes, machine,
+                      g.settings.version.has(Change::NetworkLatencyOfPlugin) ? facts.net_latency
+                                                                             : Duration{},
+                      s.collnet);
   if (found && !nics.empty()) {  // which names NICs by their own numbers
     nics.resize(static_cast<std::size_t>(fabric.nics_per_host()));
     std::iota(nics.begin(), nics.end(), 0);

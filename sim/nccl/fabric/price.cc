@@ -134,6 +134,16 @@ double block_rate(const Group& g) {
   return channel_limit(g.system, 1, g.settings.version, Algorithm::Tree, Protocol::Simple);
 }
 
+namespace {
+
+// GB/s that one thread block copies at most into or out of a buffer. NCCL's limits are of a channel
+// of its search, and the communicator runs it as two thread blocks (src/graph/connect.cc).
+double copy_rate(const Group& g) {
+  return block_rate(g) / 2;
+}
+
+}  // namespace
+
 bool of_network(const Group& g, topology::LinkId id) {
   auto kind = [&](std::uint8_t transport) {
     return topology::kind_of(g.fabric->transports()[transport]);
@@ -267,7 +277,7 @@ class Pricer {
     protocol_limits(moved);
     bool sliced = simple && !chain;
     // Nothing goes over a link while a thread block copies the last chunk out of its buffer.
-    if (sliced) fill_ += chunk / (block_rate(g_) * 1e3);
+    if (sliced) fill_ += chunk / (copy_rate(g_) * 1e3);
     double hidden = sliced ? (chunk - message) * transfer_ / (each * steps) : 0;
     double more = sliced ? std::ceil(each / chunk) - 1 : 0;  // loops
     double seen_intra = std::max(0.0, intra - hidden);
@@ -342,7 +352,7 @@ class Pricer {
         // Once for all that the switch does, in one stage or in two.
         t.inside_us = latency(g_.window, 0) / (all_reduce && g_.nodes.size() > 1 ? 2 : 1);
         t.between_us = latency(g_.inter, 0);
-        t.blocks = t.copies = channels * block_rate(g_) * 1e3;
+        t.blocks = t.copies = channels * copy_rate(g_) * 1e3;
         break;
       case Algorithm::NvlsTree:
         t.pipeline = Pipeline::NvlsTree;
@@ -350,7 +360,7 @@ class Pricer {
         t.inside = nvls_factor();
         t.inside_us = latency(g_.window, 0) / 2;
         t.between_us = latency(g_.inter, static_cast<double>(c_.chunk));
-        t.blocks = t.copies = channels * block_rate(g_) * 1e3;
+        t.blocks = t.copies = channels * copy_rate(g_) * 1e3;
         break;
       case Algorithm::CollnetDirect:
       case Algorithm::CollnetChain: {
