@@ -1,7 +1,5 @@
-// A group looks through NCCL's cost table once for each operation and size, however often it is
-// asked; a tuner's rows take the place of its choice.
-#include <set>
-
+// What NCCL chooses: whether it can does not depend on the size; a tuner's rows take the place of
+// its choice, alone and in a step.
 #include <gtest/gtest.h>
 
 #include "sim/collective/nccl.h"
@@ -32,21 +30,6 @@ Cluster four_hosts() {
   return c;
 }
 
-// Mid, both ends of the interval and the levers ask for the same sizes.
-TEST(NcclChoices, AreMadeOncePerOperationAndSize) {
-  Asked a(four_hosts());
-  const predict::Prediction p = predict::predict(a.question(), a.options);
-  std::set<std::int64_t> sizes;
-  for (const auto& b : p.summary.buckets) sizes.insert(b.bytes);
-  ASSERT_GT(sizes.size(), 2u);
-  const nccl::Group& g = *a.known.get(a.question(), Backend::Nccl).nccl;
-  const std::size_t once = nccl::tables_read(g);
-  // The buckets of steady steps and of the first one, and broadcasts of buffers.
-  EXPECT_LE(once, 4 * sizes.size());
-  predict::predict(a.question(), a.options);
-  EXPECT_EQ(nccl::tables_read(g), once);
-}
-
 // Whether NCCL could run an operation is the same at every size: check() asks for one.
 TEST(NcclChoices, AreAvailableAtEverySizeOrAtNone) {
   Asked a(four_hosts());
@@ -62,18 +45,7 @@ TEST(NcclChoices, AreAvailableAtEverySizeOrAtNone) {
   }
 }
 
-// With variables, check() reads one table an operation: it asked for 40 sizes of each.
-TEST(NcclChoices, AreNotMadeTwiceByCheck) {
-  Asked a(four_hosts());
-  a.s.plan.environment["NCCL_PROTO"] = "simple";
-  EXPECT_FALSE(predict::check(a.question(), &a.known));
-  const auto& c = a.known.get(a.question(), Backend::Nccl);
-  EXPECT_EQ(nccl::tables_read(*c.nccl), 2u);  // all-reduce and broadcast
-  EXPECT_FALSE(predict::check(a.question(), &a.known));
-  EXPECT_EQ(nccl::tables_read(*c.nccl), 2u);
-}
-
-TEST(NcclChoices, AreForgottenWithTheirSettings) {
+TEST(NcclChoices, AreATunersWhereItsRowsFit) {
   Asked a(four_hosts());
   const auto& c = a.known.get(a.question(), Backend::Nccl);
   const std::int64_t bytes = 25 << 20;

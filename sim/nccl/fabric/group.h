@@ -3,9 +3,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
-#include <map>
-#include <mutex>
 #include <vector>
 
 #include "sim/nccl/fabric/hop.h"
@@ -58,30 +55,6 @@ struct Pipe {
   std::size_t stages = 0;  // before alike ones became one
 };
 
-// Choices that were made, by operation and size: a step is simulated many times (levels, levers)
-// with the same sizes. A copy begins without any. May be asked by several threads.
-class Choices {
- public:
-  Choices() = default;
-  Choices(const Choices& /*other*/) {}
-  Choices(Choices&& /*other*/) noexcept {}
-  Choices& operator=(const Choices& /*other*/) {
-    forget();
-    return *this;
-  }
-  ~Choices() = default;
-  std::optional<Choice> find(Operation op, std::int64_t bytes,
-                             const std::function<std::optional<Choice>()>& make) const;
-  void forget();
-  std::size_t made() const;
-
- private:
-  static constexpr std::size_t kMost = 4096;  // then it begins again
-  mutable std::mutex lock_;
-  mutable std::map<std::pair<Operation, std::int64_t>, std::optional<Choice>> known_;
-  mutable std::size_t made_ = 0;
-};
-
 // A communicator as NCCL builds it. Loads are bytes on a link per byte of the operation (its size
 // as nccl-tests states it), all channels together.
 struct Group {
@@ -107,7 +80,6 @@ struct Group {
   By<Pipeline, Pipe> pipes;          // all-reduce; PAT: all-gather
   std::vector<bool> to_memory;       // links_to_memory() (peers.h)
   By<Operation, Table> tables;       // cost_table() under the settings' version
-  Choices choices;                   // under these settings
   int ranks() const { return static_cast<int>(devices.size()); }
 };
 

@@ -25,36 +25,10 @@ OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Setti
 
 void set_choice(Group& g, const Settings& settings) {
   g.settings = settings;
-  g.choices.forget();
 }
 
 void set_tuned(Group& g, std::vector<Tuned> tuned) {
   g.settings.tuned = std::move(tuned);
-  g.choices.forget();
-}
-
-std::size_t tables_read(const Group& g) {
-  return g.choices.made();
-}
-
-std::optional<Choice> Choices::find(Operation op, std::int64_t bytes,
-                                    const std::function<std::optional<Choice>()>& make) const {
-  std::lock_guard guard(lock_);
-  auto it = known_.find({op, bytes});
-  if (it != known_.end()) return it->second;
-  ++made_;
-  if (known_.size() >= kMost) known_.clear();
-  return known_.emplace(std::pair{op, bytes}, make()).first->second;
-}
-
-void Choices::forget() {
-  std::lock_guard guard(lock_);
-  known_.clear();
-}
-
-std::size_t Choices::made() const {
-  std::lock_guard guard(lock_);
-  return made_;
 }
 
 const topology::Fabric& fabric(const Group& g) {
@@ -94,8 +68,7 @@ std::vector<Candidate> candidates(const Group& g, Operation op, std::int64_t byt
   return candidates(g.system, g.tables[op], g.settings, op, bytes);
 }
 std::optional<Choice> choose(const Group& g, Operation op, std::int64_t bytes) {
-  return g.choices.find(op, bytes,
-                        [&] { return choose(g.system, g.tables[op], g.settings, op, bytes); });
+  return choose(g.system, g.tables[op], g.settings, op, bytes);
 }
 Choice complete(const Group& g, Operation op, Algorithm a, Protocol p, std::int64_t bytes,
                 int channels) {

@@ -63,9 +63,6 @@ OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Setti
 void set_choice(Group& g, const Settings& settings);
 // What a tuner plugin says, instead of what one said before; none = no plugin.
 void set_tuned(Group& g, std::vector<Tuned> tuned);
-// How often this group has looked through NCCL's cost table to choose: once for each operation and
-// size since its settings were set.
-std::size_t tables_read(const Group& g);
 
 const topology::Fabric& fabric(const Group& g);
 int ranks(const Group& g);
