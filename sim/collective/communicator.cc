@@ -189,12 +189,12 @@ void add_mpi_patterns(Communicator& c) {
 }  // namespace
 
 Communicator make_communicator(const topology::Fabric& f, std::vector<int> devices, Backend backend,
-                               Algorithm algorithm) {
+                               Algorithm algorithm, bool sockets) {
   Communicator c;
   c.fabric = &f;
   c.devices = std::move(devices);
   c.backend = backend;
-  c.sockets = backend == Backend::Gloo && f.cluster().device == DeviceKind::Gpu;
+  c.sockets = sockets;
   c.layout = layout_of(f, c.devices);
   int n = c.ranks();
   if (backend == Backend::Nccl) {

@@ -133,9 +133,10 @@ constexpr int nccl_pattern(nccl::Pipeline p) {
 
 // REQUIRES: devices distinct and mutually reachable; performs(algorithm, AllReduce). Cost grows
 // with ranks and route lengths. `algorithm`: of the all-reduce; other than Ring: backends tcp and
-// gloo only.
+// gloo only. `sockets`: Gloo's messages pass between the hosts' processes (sockets.h).
 Communicator make_communicator(const topology::Fabric& fabric, std::vector<int> devices,
-                               Backend backend, Algorithm algorithm = Algorithm::Ring);
+                               Backend backend, Algorithm algorithm = Algorithm::Ring,
+                               bool sockets = false);
 
 // Ranks in order; grouped by host if hosts have several devices, else by rack or leaf; one group
 // where the fabric has none of these.

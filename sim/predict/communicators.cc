@@ -183,8 +183,9 @@ collective::Communicator Communicators::make(const Question& q, const Key& key,
     return collective::make_nccl_communicator(q.fabric, std::move(devices), settings,
                                               q.profile.compute.capability);
   }
-  collective::Communicator c =
-      collective::make_communicator(q.fabric, std::move(devices), backend, std::get<2>(key));
+  const bool sockets = backend == Backend::Gloo && q.profile.kind == DeviceKind::Gpu;
+  collective::Communicator c = collective::make_communicator(q.fabric, std::move(devices), backend,
+                                                             std::get<2>(key), sockets);
   if (backend == Backend::Mpi)
     c.mpi = collective::parse_open_mpi(q.scenario.plan.open_mpi, q.scenario.plan.environment).mpi;
   c.mpi.polls = polls_mpi(q.scenario.plan, backend);

@@ -41,7 +41,8 @@ struct SocketJob {
       : cluster(of(name, hosts)),
         profile(threads_alone(test::profile(cluster.profile))),
         fabric(cluster),
-        comm(collective::make_communicator(fabric, devices(ranks), Backend::Gloo, algorithm)) {}
+        comm(collective::make_communicator(fabric, devices(ranks), Backend::Gloo, algorithm,
+                                           true)) {}
   static Cluster of(const char* name, int hosts) {
     Cluster c = test::cluster(name);
     c.hosts = hosts;
@@ -75,8 +76,8 @@ TEST(GlooCuda, BetweenHostsOneInterfaceCarriesTheRing) {
   SocketJob job(2, 16);
   job.cluster.link.bandwidth = {8'000'000'000};  // 1 GB/s: less than a thread
   const topology::Fabric fabric(job.cluster);
-  const collective::Communicator comm =
-      collective::make_communicator(fabric, SocketJob::devices(16), Backend::Gloo);
+  const collective::Communicator comm = collective::make_communicator(
+      fabric, SocketJob::devices(16), Backend::Gloo, Algorithm::Ring, true);
   const std::int64_t bytes = 64 * kMebi;
   const double whole = 2 * 15.0 / 16 * static_cast<double>(bytes) / 1e9;
   for (Fidelity f : {Fidelity::Collective, Fidelity::Message}) {
