@@ -31,8 +31,8 @@ struct CalibrateOptions {
 //   broadcast  {ranks, bytes}                  binomial tree, likewise
 //   all_reduce_cpu {ranks, bytes}              core time of the whole machine for one all-reduce,
 //     mean
-// Throws std::runtime_error as execute() does. Interrupted (calib/interrupt.h): the points that were
-// complete, or NothingMeasured.
+// Throws std::runtime_error as execute() does. Interrupted (calib/interrupt.h): the points that
+// were complete, or NothingMeasured.
 Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& options);
 
 }  // namespace ddpsim::calib

@@ -26,8 +26,8 @@ struct CollectiveOptions {
 //   all_reduce {ranks, bytes}  end on the last rank minus begin on the last rank; before each a
 //                              barrier and a common start
 // Throws std::runtime_error as execute() does, and if a sum is wrong. Interrupted
-// (calib/interrupt.h): the sizes that were complete, or NothingMeasured. REQUIRES: performs(algorithm,
-// AllReduce), at least two devices.
+// (calib/interrupt.h): the sizes that were complete, or NothingMeasured.
+// REQUIRES: performs(algorithm, AllReduce), at least two devices.
 Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices,
                        Algorithm algorithm, const CollectiveOptions& options);
 

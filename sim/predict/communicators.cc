@@ -202,11 +202,14 @@ void Communicators::tune(std::vector<nccl::Tuned> rows) {
 Communicators::Key Communicators::key_of(const Question& q, Backend backend) {
   const Plan& plan = q.scenario.plan;
   bool nccl = backend == Backend::Nccl && q.profile.compute.capability > 0;
-  return {devices_of(q.scenario), backend, all_reduce_algorithm(plan, backend),
+  return {devices_of(q.scenario),
+          backend,
+          all_reduce_algorithm(plan, backend),
           nccl                      ? plan.nccl.empty() ? shipped_nccl(plan.pytorch) : plan.nccl
           : backend == Backend::Mpi ? plan.open_mpi
                                     : "",
-          plan.environment, polls_mpi(plan, backend)};
+          plan.environment,
+          polls_mpi(plan, backend)};
 }
 
 const collective::Communicator& Communicators::get(const Question& q, Backend backend) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Ctrl-C of `ddpsim calibrate`: what was measured is kept as a Run that can be read and says what is
-missing, the exit code is 130, and no process is left. With every backend that this machine has.
+"""Ctrl-C of `ddpsim calibrate`: what was measured is kept as a Run that can be read and says what
+is missing, the exit code is 130, and no process is left. With every backend that this machine has.
 
   interrupt.py DDPSIM [--only NAME]
 """

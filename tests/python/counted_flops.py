@@ -1,6 +1,6 @@
 """Floating point operations of a step, counted from the shapes that PyTorch's functions are called
-with: an account that knows nothing of ddpsim's table of operators. A multiply-add is two. What is no
-matrix product or convolution counts nothing.
+with: an account that knows nothing of ddpsim's table of operators. A multiply-add is two. What is
+no matrix product or convolution counts nothing.
 """
 import torch
 from torch import Tensor

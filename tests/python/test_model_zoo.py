@@ -97,7 +97,8 @@ class Recurrent(unittest.TestCase):
         from ddpsim_recurrent import RecurrentLayers
 
         x = nn.utils.rnn.pack_sequence([torch.randn(3, 5), torch.randn(2, 5)])
-        for layer, given in ((nn.LSTM(5, 7), x), (nn.LSTM(5, 7, proj_size=3), torch.randn(4, 3, 5))):
+        narrow = nn.LSTM(5, 7, proj_size=3)
+        for layer, given in ((nn.LSTM(5, 7), x), (narrow, torch.randn(4, 3, 5))):
             theirs = layer(given)
             with RecurrentLayers():
                 mine = layer(given)

@@ -1,4 +1,4 @@
-"""One model of the zoo: described at full size, and described beside its execution at a small one."""
+"""One model of the zoo: described at full size, and beside its execution at a small one."""
 import json
 import os
 import subprocess
@@ -32,7 +32,8 @@ class Beside(NamedTuple):
 
     def wrong(self, width: float = 0.01) -> List[str]:
         lists = [w for w in ("arrival", "buckets") if not getattr(self, w)]
-        return lists + [w for w in ("forward", "backward", "saved") if abs(getattr(self, w)) > width]
+        numbers = ("forward", "backward", "saved")
+        return lists + [w for w in numbers if abs(getattr(self, w)) > width]
 
 
 def described(model, inputs, loss_fn, name):
@@ -109,7 +110,8 @@ class Full(NamedTuple):
 
 def full(name: str) -> Full:
     """What ``ddpsim describe`` does, and then its operations counted without memory."""
-    code = f"import sys; sys.path.insert(0, {str(HERE)!r}); import zoo_checks as z; z.child({name!r})"
+    code = f"import sys; sys.path.insert(0, {str(HERE)!r}); import zoo_checks as z;"
+    code += f" z.child({name!r})"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )  # fmt: skip

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes reports/described.md to stdout: each model of the zoo described at full size (time, memory,
-operations against a count of their own), and at a small one beside its execution.
+"""Writes reports/described.md to stdout: each model of the zoo described at full size (time,
+memory, operations against a count of their own), and at a small one beside its execution.
 
     zoo_report.py DDPSIM > reports/described.md     (minutes; nothing else should run)
 """
@@ -22,13 +22,15 @@ Made by `/usr/bin/python3 tests/python/zoo_report.py build/release/ddpsim`; do n
 --factory tests/python/model_zoo.py:NAME` sees it: time of the whole command (in a fresh process,
 PyTorch's start included), the same in core time, the most memory that it had, and operations of
 forward and backward of a batch beside a count by shapes of PyTorch's functions
-(`tests/python/counted_flops.py`). Small is the same kind of model with fewer pixels, tokens, samples or
-blocks, executed under the real DistributedDataParallel on the CPU (gloo, one rank): order of
+(`tests/python/counted_flops.py`). Small is the same kind of model with fewer pixels, tokens,
+samples or blocks, executed under the real DistributedDataParallel on the CPU (gloo, one rank): order of
 arrival and tensors of every bucket of the steady step, operations, and bytes that autograd keeps
 (hooks, each storage once). `ctest -R python.model_zoo` holds the small ones to it.
 
-| model | what | parameters (M) | batch | TFLOP | operations % | seconds | core s | peak (MB) | arrival | buckets | operations % | kept bytes % |
-|---|---|---:|---:|---:|---:|---:|---:|---:|---|---|---:|---:|"""
+"""
+COLUMNS = """model|what|parameters (M)|batch|TFLOP|operations %|seconds|core s|peak (MB)|arrival
+|buckets|operations %|kept bytes %""".replace("\n", "").split("|")
+HEAD += "| " + " | ".join(COLUMNS) + " |\n|---|---|" + 7 * "---:|" + "---|---|---:|---:|"
 
 
 def cpu():
@@ -60,7 +62,7 @@ def row(ddpsim, name):
 def main():
     ddpsim, names = sys.argv[1], sys.argv[2:] or list(zoo.ZOO)
     torch.set_num_threads(1)
-    print(HEAD.format(count=len(names), torch=torch.__version__, cpu=cpu()), flush=True)
+    print(HEAD.format(count=len(zoo.ZOO), torch=torch.__version__, cpu=cpu()), flush=True)
     fulls, wrong = [], []
     for name in names:
         text, f, b = row(ddpsim, name)

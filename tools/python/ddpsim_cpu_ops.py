@@ -19,6 +19,7 @@ import os
 import random
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -170,9 +171,7 @@ def depthwise_cases() -> Iterator[Case]:
             parameters = {"elements": elements, "size": size, "kernel": k, "pass": back,
                           "precision": 0}  # fmt: skip
             masks = [back == 1, back == 1, False]
-            make = lambda b=batch, c=c, s=size, k=k, m=masks: conv_of(  # type: ignore[misc] # noqa: E731,E501
-                b, c, s, c, k, 1, c, m
-            )
+            make = partial(conv_of, batch, c, size, c, k, 1, c, masks)
             yield Case(f"pointwise/depthwise{'_wide' * (k > 3)}", parameters, make)
 
 
