@@ -18,9 +18,8 @@ void read_link_fields(const Reader& r, LinkSpec& l) {
 }
 
 NcclFacts read_nccl_facts(const Reader& r) {
-  r.only(
-      {"cpu", "net_latency", "ll", "ll128", "collnet", "multicast", "peer_access", "nic_vendor",
-       "library"});
+  r.only({"cpu", "net_latency", "ll", "ll128", "collnet", "multicast", "peer_access", "nic_vendor",
+          "library"});
   NcclFacts f;
   if (r.has("cpu"))
     f.cpu = static_cast<HostCpu>(r.at("cpu").choice({"intel", "amd", "arm", "power", "mixed"}));

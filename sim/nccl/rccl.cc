@@ -15,8 +15,8 @@ bool all_joined(const Node& node) {
   auto n = static_cast<std::size_t>(kGpus);
   for (std::size_t a = 0; a < n; ++a)
     for (std::size_t b = 0; b < n; ++b)
-      if (a != b && (node.gpu_path[a * n + b] != PathType::Nvl ||
-                     node.gpu_route[a * n + b].size() != 1))
+      if (a != b &&
+          (node.gpu_path[a * n + b] != PathType::Nvl || node.gpu_route[a * n + b].size() != 1))
         return false;
   return true;
 }

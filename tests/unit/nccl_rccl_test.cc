@@ -25,8 +25,8 @@ struct Mi300x {
     fabric.emplace(cluster);
     std::vector<int> devices(static_cast<std::size_t>(ranks));
     std::iota(devices.begin(), devices.end(), 0);
-    group = nccl::make_group(*fabric, devices, {},
-                             test::profile(cluster.profile).compute.capability);
+    group =
+        nccl::make_group(*fabric, devices, {}, test::profile(cluster.profile).compute.capability);
   }
   Mi300x(const Mi300x&) = delete;
   bool offers(Algorithm a, Protocol p) const {

@@ -375,10 +375,10 @@ Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Setti
   else if (by_table)
     s.graphs = *by_table;
   else
-    s.graphs = search(node, s.nodes, machine,
-                      g.settings.version.has(Change::NetworkLatencyOfPlugin) ? facts.net_latency
-                                                                             : Duration{},
-                      s.collnet);
+    s.graphs = search(
+        node, s.nodes, machine,
+        g.settings.version.has(Change::NetworkLatencyOfPlugin) ? facts.net_latency : Duration{},
+        s.collnet);
   if (found && !nics.empty()) {  // which names NICs by their own numbers
     nics.resize(static_cast<std::size_t>(fabric.nics_per_host()));
     std::iota(nics.begin(), nics.end(), 0);
