@@ -63,7 +63,7 @@ TEST(Rccl, RingsUseEveryLinkEquallyOften) {
     EXPECT_EQ(rings, 4) << link.first << " to " << link.second;
   double most = 0;
   double least = 1e9;
-  for (const LinkLoad& l : s.group.every_ring) {
+  for (const topology::LinkLoad& l : s.group.every_ring) {
     most = std::max(most, l.per_byte);
     least = std::min(least, l.per_byte);
   }
