@@ -426,7 +426,7 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
                           " GB/s a core");
   }
   fit_framework(collectives, out);
-  fit_thin_products(collectives, out);
+  fit_thin_products(all, out);
   std::vector<double> wakes;
   for (const FitStep& s : steps)  // a framework's Run does not say when a collective was picked up
     if (s.run->quality.verdict == Verdict::Clean && s.run->evidence == EvidenceClass::Replay)
