@@ -43,7 +43,7 @@ class OperationNames {
       return;
     }
     for (const OpWord& word : strategy::all_words())
-      if (names(word, c, step, i)) return;
+      if (names(word, c, listed, i)) return;
     op.word = number_of_word("");
     op.micro = -1;
     op.kind = c.kind;
@@ -55,7 +55,8 @@ class OperationNames {
 
  private:
   // Whether this word says all that the file says of the operation; if so it is that.
-  bool names(const OpWord& word, const StatedOp& c, StepProgram& step, std::uint32_t i) {
+  bool names(const OpWord& word, const StatedOp& c, ListedStep& listed, std::uint32_t i) {
+    StepProgram& step = listed.step;
     if (word.kind.does != c.kind.does || word.kind.phase != c.kind.phase ||
         word.kind.divides != c.kind.divides ||
         (is_collective(c.kind) && word.kind.operation != c.kind.operation))
@@ -74,19 +75,20 @@ class OperationNames {
     op.kind = word.kind;
     op.word = number_of_word(word.name);
     op.micro = static_cast<std::int16_t>(micro);
-    if (!find_subject(rest, op)) return false;
+    if (!find_subject(rest, listed, op)) return false;
     bool of_bucket = op.kind.touches == Touches::Bucket;
     if (of_bucket && op.kind.of == Of::Nothing) op.subject = 0;
     if (of_bucket ? !holds(step, op.subject, c.tensors) : tensors_of_word(op) != c.tensors)
       return false;
     step.ops[i] = op;
-    if (name_of(program_, step, i) != c.name) return false;  // "micro007/fwd"
+    // "micro007/fwd". An operation that another one is named after may have no name yet.
+    if (op.kind.of != Of::Operation && name_of(program_, step, i) != c.name) return false;
     if (of_bucket) fill(step, op.subject, c, op);
     divide(op, c, step);
     return true;
   }
 
-  bool find_subject(std::string_view rest, Op& op) {
+  bool find_subject(std::string_view rest, const ListedStep& listed, Op& op) {
     switch (op.kind.of) {
       case Of::Nothing:
         return rest.empty();
@@ -108,8 +110,12 @@ class OperationNames {
         op.subject = it->second;
         return !rest.empty();
       }
-      case Of::Operation:
-        return false;  // launches are read by themselves
+      case Of::Operation: {
+        auto it = listed.number_of.find(std::string(rest));
+        if (it == listed.number_of.end()) return false;
+        op.subject = it->second;
+        return true;
+      }
     }
     return false;
   }

@@ -411,8 +411,8 @@ TEST(TorchCommand, RanksKeepTheirMemory) {
 
 TEST(GpuCommand, RefusesInASentence) {
   std::vector<std::pair<Args, std::string>> cases{
-      {{"calibrate", "--one-gpu"}, "are of backends cuda and nccl"},
-      {{"calibrate", "--stage", "gemm"}, "are of backends cuda and nccl"},
+      {{"calibrate", "--one-gpu"}, "--one-gpu of cuda and nccl"},
+      {{"calibrate", "--stage", "gemm"}, "is of backends cuda, nccl and torch"},
       {{"calibrate", "--backend", "cuda", "--seconds", "0"}, "1 to 86400"},
       {{"calibrate", "--backend", "cuda", "--stage", "gem"},
        "--stage gem: backend cuda has memory, gemm"},
@@ -425,7 +425,7 @@ TEST(GpuCommand, RefusesInASentence) {
       {{"run", "--backend", "nccl", "--workload", "resnet18", "--cluster", "hgx-h100", "--ranks",
         "1", "--compute", "real"},
        "on a GPU computation is always real"},
-      {{"fit", "--backend", "ncc"}, "expected tcp, torch, mpi, cuda, nccl or nccl-tests"},
+      {{"fit", "--backend", "ncc"}, "expected tcp, torch, mpi, cuda, cpu, nccl or nccl-tests"},
       {{"fit", "--backend", "nccl", "--base", "h100-sxm.datasheet"},
        "no Run holds all-reduces whose ring was forced"},
       {kRun + Args{"--timeout", "5"}, "is of --backend nccl"},
@@ -437,7 +437,7 @@ TEST(GpuCommand, RefusesInASentence) {
        "add --one-gpu"},
       {{"fit", "--backend", "cuda", "--base", "cpu-generic.datasheet"}, "is a profile of CPUs"},
       {{"fit", "--backend", "cuda", "--base", "h200-sxm.datasheet"},
-       "no Run holds samples of kernels"}};
+       "holds no Run of a GPU's kernels"}};
   if (!has_gpu()) {
     cases.push_back({{"calibrate", "--backend", "cuda"}, "calibrate, stage memory: "});
     cases.push_back({{"calibrate", "--backend", "nccl"}, "calibrate, stage nccl: "});

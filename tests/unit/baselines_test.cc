@@ -72,6 +72,7 @@ TEST(Baselines, OnlyTheQueueSeesASharedUplink) {
   e.c.uplink = e.c.link;
   e.s.rank_order = {0, 2, 1, 3};
   e.s.plan.backend = Backend::Gloo;
+  e.w.device = e.c.device = e.p.kind = DeviceKind::Cpu;
   EXPECT_NEAR(e.naive(), 6 + 18 + 1, kTolerance);
   EXPECT_NEAR(e.queue(), 6 + 36 + 1, kTolerance);
 }
