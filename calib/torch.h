@@ -22,7 +22,7 @@ struct TorchOptions {
   std::map<int, double> slow_ranks;  // factors of timed layers
   bool loopback = false;             // do not make hosts
   bool partial = false;  // the script knows --partial: interrupted, what it wrote there is the Run
-  bool gpus = false;  // rank r drives GPU r of this machine, unless `environment` says where
+  bool gpus = false;     // rank r drives GPU r of this machine, unless `environment` says where
   // gpus: on top of the caller's environment, of rank r.
   std::function<std::vector<std::pair<std::string, std::string>>(int rank)> environment;
   double timeout_s = 600;

@@ -64,8 +64,8 @@ struct MemorySection {
   double shared_bytes_per_s =
       0;  // of a machine on which several hosts are emulated (Cluster::emulated_on_cores): all of
           // them together; 0 = each its own
-  double half_divide_bytes_per_s = 0;  // a CPU divides halves in software (compression hooks): one
-                                       // thread, bytes of halves; 0 = as fast as memory
+  double half_divide_bytes_per_s = 0;   // a CPU divides halves in software (compression hooks): one
+                                        // thread, bytes of halves; 0 = as fast as memory
   double thin_product_bytes_per_s = 0;  // one thread of a CPU passes over a matrix so fast in its
                                         // product with a few columns (PowerSGD), bytes of the
                                         // matrix; 0 = as fast as memory
