@@ -24,8 +24,8 @@ PyTorch's start included), the same in core time, the most memory that it had, a
 forward and backward of a batch beside a count by shapes of PyTorch's functions
 (`tests/python/counted_flops.py`). Small is the same kind of model with fewer pixels, tokens,
 samples or blocks, executed under the real DistributedDataParallel on the CPU (gloo, one rank):
-order of arrival and tensors of every bucket of the steady step, operations, and bytes that autograd keeps
-(hooks, each storage once). `ctest -R python.model_zoo` holds the small ones to it.
+order of arrival and tensors of every bucket of the steady step, operations, and bytes that
+autograd keeps (hooks, each storage once). `ctest -R python.model_zoo` holds the small ones to it.
 
 """
 COLUMNS = """model|what|parameters (M)|batch|TFLOP|operations %|seconds|core s|peak (MB)|arrival
