@@ -32,15 +32,14 @@ bool interrupted() {
 }
 
 void note_interrupted(Run& run, std::size_t done, std::size_t all) {
-  if (done == 0) throw NothingMeasured("interrupted before anything was measured; nothing is kept");
+  if (done == 0) throw NothingMeasured();
   run.skipped.push_back({fmt::format("{} of {} points", all - done, all),
                          fmt::format("interrupted after {} of them", done)});
 }
 
 std::string last_document(const std::string& lines) {
   const std::size_t end = lines.rfind('\n');
-  if (end == std::string::npos || end == 0)
-    throw NothingMeasured("interrupted before anything was measured; nothing is kept");
+  if (end == std::string::npos || end == 0) throw NothingMeasured();
   const std::size_t before = lines.rfind('\n', end - 1);
   const std::size_t begin = before == std::string::npos ? 0 : before + 1;
   return lines.substr(begin, end - begin);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <stdexcept>
+#include <exception>
 #include <string>
 
 #include "sim/model/run.h"
@@ -25,9 +25,12 @@ class Interruptible {
 // Has a SIGINT been noted since the last Interruptible was made?
 bool interrupted();
 
-// Interrupted before anything that is worth keeping was measured.
-struct NothingMeasured : std::runtime_error {
-  using std::runtime_error::runtime_error;
+// Interrupted before anything that is worth keeping was measured. No std::runtime_error: those are
+// of measurements that failed.
+struct NothingMeasured : std::exception {
+  const char* what() const noexcept override {
+    return "interrupted before anything was measured; nothing is kept";
+  }
 };
 
 // Says in `run.skipped` that only `done` of `all` points were measured. Throws NothingMeasured if

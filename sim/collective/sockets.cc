@@ -60,8 +60,7 @@ double socket_sum_rate(const Profile& p) {
 std::string socket_assumptions(const Profile& p) {
   if (own_section(p) && p.reduction_bytes_per_s > 0) return {};
   return "what Gloo takes on the hosts' CPUs (30 us a collective, 15 us a message, 1.85 to 2.6 "
-         "GB/s "
-         "a rank, sums at 4 GB/s) is typical and was not measured: profile \"" +
+         "GB/s a rank, sums at 4 GB/s) is typical and was not measured: profile \"" +
          p.name + "\" has no transport \"gloo\" and no section \"reduction\"";
 }
 

@@ -91,8 +91,7 @@ std::string rccl_csv(std::span<const TunerRow> rows, std::string_view made_of) {
       "# NCCL_TUNER_CONFIG_FILE=<this file>, or share/rccl/tuner/rccl_tuner_<arch>.csv of the "
       "installation\n"
       "# Byte ranges are inclusive, the first line that matches and that RCCL could run wins, -1 "
-      "is "
-      "any;\n"
+      "is any;\n"
       "# what none matches is RCCL's own choice\n"
       "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n";
   out = short_lines(out);

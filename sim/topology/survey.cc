@@ -207,8 +207,8 @@ std::string unused_nics_sentence(const Fabric& f, const std::vector<int>& device
   const int used = f.nics_per_host() - unused;
   return number(unused) + " of the " + number(f.nics_per_host()) +
          " NICs of a host carry nothing here: each GPU sends by its nearest NIC alone, and they "
-         "are "
-         "no GPU's nearest. NCCL spreads channels over all NICs that are as near, so that this may "
+         "are no GPU's nearest. NCCL spreads channels over all NICs that are as near, so that this "
+         "may "
          "be too slow by up to " +
          number(f.nics_per_host()) + "/" + number(used) +
          " where the network limits; to reckon with all of them, say as many NICs as GPUs with the "

@@ -1,11 +1,10 @@
-// One core of a CPU: products without waves, and what each operator costs there; Ctrl-C's words.
+// One core of a CPU: products without waves, and what each operator costs there.
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "calib/fit/points.h"
-#include "calib/interrupt.h"
 #include "sim/predict/kernel_time.h"
 #include "sim/predict/layer_time.h"
 #include "tests/support/support.h"
@@ -125,19 +124,6 @@ TEST(Points, BatchesOfProductsAreProducts) {
   EXPECT_EQ(q.flops, 3 * 2.0 * 16 * 8 * 24);
   EXPECT_EQ(q.product.columns, 24);
   EXPECT_EQ(q.ps, 7);
-}
-
-TEST(Interrupt, SaysWhatIsMissingAndReadsWholeLines) {
-  ddpsim::Run run;
-  calib::note_interrupted(run, 3, 10);
-  ASSERT_EQ(run.skipped.size(), 1U);
-  EXPECT_EQ(run.skipped[0].what, "7 of 10 points");
-  EXPECT_EQ(run.skipped[0].why, "interrupted after 3 of them");
-  EXPECT_THROW(calib::note_interrupted(run, 0, 10), calib::NothingMeasured);
-  EXPECT_EQ(calib::last_document("one\ntwo\nthr"), "two");
-  EXPECT_EQ(calib::last_document("one\n"), "one");
-  EXPECT_THROW(calib::last_document("on"), calib::NothingMeasured);
-  EXPECT_THROW(calib::last_document(""), calib::NothingMeasured);
 }
 
 }  // namespace

@@ -11,10 +11,6 @@
 namespace ddpsim {
 namespace {
 
-using nccl::Algorithm;
-using nccl::GraphId;
-using nccl::Protocol;
-
 struct Mi300x {
   Cluster cluster = test::cluster("mi300x-8");
   std::optional<topology::Fabric> fabric;
@@ -29,7 +25,7 @@ struct Mi300x {
         nccl::make_group(*fabric, devices, {}, test::profile(cluster.profile).compute.capability);
   }
   Mi300x(const Mi300x&) = delete;
-  bool offers(Algorithm a, Protocol p) const {
+  bool offers(nccl::Algorithm a, nccl::Protocol p) const {
     return group.tables[Operation::AllReduce][a][p].bandwidth > 0;
   }
 };
@@ -48,10 +44,10 @@ TEST(Rccl, IsWhatTheShippedClustersOfMi300xRun) {
 // each way in four of them.
 TEST(Rccl, RingsUseEveryLinkEquallyOften) {
   Mi300x s(true);
-  const nccl::ChannelGraph& ring = s.group.system.graphs[GraphId::Ring];
+  const nccl::ChannelGraph& ring = s.group.system.graphs[nccl::GraphId::Ring];
   ASSERT_EQ(ring.channels, 28);
   EXPECT_DOUBLE_EQ(ring.bw_intra, 12e9);
-  EXPECT_EQ(communicator_channels(s.group.system, Algorithm::Ring), 56);
+  EXPECT_EQ(communicator_channels(s.group.system, nccl::Algorithm::Ring), 56);
   std::map<std::pair<int, int>, int> crossed;
   for (const std::vector<int>& order : ring.order) {
     ASSERT_EQ(order.size(), 8u);
@@ -73,23 +69,23 @@ TEST(Rccl, RingsUseEveryLinkEquallyOften) {
 
 TEST(Rccl, OffersNoLl128AndNoSimpleTreeOnOneNode) {
   Mi300x one(true);
-  EXPECT_FALSE(one.offers(Algorithm::Ring, Protocol::Ll128));
-  EXPECT_FALSE(one.offers(Algorithm::Tree, Protocol::Ll128));
-  EXPECT_FALSE(one.offers(Algorithm::Tree, Protocol::Simple));
-  EXPECT_TRUE(one.offers(Algorithm::Tree, Protocol::Ll));
-  EXPECT_TRUE(one.offers(Algorithm::Ring, Protocol::Simple));
-  EXPECT_TRUE(Mi300x(true, 16, 2).offers(Algorithm::Tree, Protocol::Simple));
-  EXPECT_TRUE(Mi300x(false).offers(Algorithm::Ring, Protocol::Ll128));
+  EXPECT_FALSE(one.offers(nccl::Algorithm::Ring, nccl::Protocol::Ll128));
+  EXPECT_FALSE(one.offers(nccl::Algorithm::Tree, nccl::Protocol::Ll128));
+  EXPECT_FALSE(one.offers(nccl::Algorithm::Tree, nccl::Protocol::Simple));
+  EXPECT_TRUE(one.offers(nccl::Algorithm::Tree, nccl::Protocol::Ll));
+  EXPECT_TRUE(one.offers(nccl::Algorithm::Ring, nccl::Protocol::Simple));
+  EXPECT_TRUE(Mi300x(true, 16, 2).offers(nccl::Algorithm::Tree, nccl::Protocol::Simple));
+  EXPECT_TRUE(Mi300x(false).offers(nccl::Algorithm::Ring, nccl::Protocol::Ll128));
 }
 
 // Of four GPUs, and of several nodes, the search stands in.
 TEST(Rccl, SearchesWhereItsTableHasNoRings) {
   for (bool rccl : {true, false}) {
     Mi300x four(rccl, 4);
-    EXPECT_NE(four.group.system.graphs[GraphId::Ring].channels, 28);
-    EXPECT_GE(four.group.system.graphs[GraphId::Ring].channels, 1);
+    EXPECT_NE(four.group.system.graphs[nccl::GraphId::Ring].channels, 28);
+    EXPECT_GE(four.group.system.graphs[nccl::GraphId::Ring].channels, 1);
   }
-  EXPECT_NE(Mi300x(false).group.system.graphs[GraphId::Ring].channels, 28);
+  EXPECT_NE(Mi300x(false).group.system.graphs[nccl::GraphId::Ring].channels, 28);
 }
 
 }  // namespace

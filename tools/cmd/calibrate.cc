@@ -22,8 +22,6 @@
 namespace ddpsim::cli {
 namespace {
 
-constexpr auto kNothing = "interrupted before anything was measured; nothing is kept";
-
 struct Flags : ExecutedFlags {
   std::vector<std::string> stages;
   double seconds = 60;
@@ -160,7 +158,7 @@ void calibrate_gpu(Terminal& t, const Flags& flags) {
       table += fmt::format("skipped {}: {}\n", s.what, s.why);
     if (calib::interrupted()) break;
   }
-  if (all.empty()) throw calib::NothingMeasured(kNothing);
+  if (all.empty()) throw calib::NothingMeasured();
   if (flags.output.format == "json" || !flags.output.out.empty())
     write_answer(t, flags.output, all.dump() + "\n");
   if (flags.output.format != "json") t.out << table;
@@ -260,7 +258,7 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
           (predicted / median - 1) * 100);
     }
   }
-  if (all.empty()) throw calib::NothingMeasured(kNothing);
+  if (all.empty()) throw calib::NothingMeasured();
   if (flags.output.format == "json" || !flags.output.out.empty())
     write_answer(t, flags.output, all.dump() + "\n");
   if (flags.output.format != "json") t.out << table;
@@ -284,8 +282,6 @@ void calibrate_mpi(Terminal& t, const Flags& flags) {
     options.environment = l.scenario.plan.environment;
     if (!flags.runs.empty()) prepare_runs(flags.runs);
     run = calib::record_mpi(l.cluster, hosts_of(l), options);
-  } catch (const calib::NothingMeasured&) {
-    throw;
   } catch (const std::runtime_error& e) {
     throw InputError{"calibrate", e.what()};
   }
@@ -368,8 +364,6 @@ void measure(Terminal& t, const Flags& flags) {
   Run run;
   try {
     run = torch ? calibrate_torch(t, l, flags) : calibrate_tcp(t, l, flags);
-  } catch (const calib::NothingMeasured&) {
-    throw;
   } catch (const std::runtime_error& e) {
     throw InputError{"calibrate", e.what()};
   }
@@ -392,7 +386,7 @@ void measure(Terminal& t, const Flags& flags) {
 void calibrate_command(Terminal& t, const Flags& flags) {
   calib::Interruptible ctrl_c;
   auto nothing = [&t] {
-    t.err << "\nddpsim: " << kNothing << "\n";
+    t.err << "\nddpsim: " << calib::NothingMeasured().what() << "\n";
     throw Interrupted{};
   };
   try {

@@ -102,9 +102,13 @@ void check_devices(Backend backend, const Hardware& h) {
   if (backend == Backend::Tcp || h.cluster.device == DeviceKind::Cpu) return;
   throw InputError{
       std::string("--backend ") + name_of(backend),
-      fmt::format("{} with CUDA tensors (copies through host memory) is not modelled, and this "
-                  "cluster's devices are GPUs; --backend nccl or tcp",
-                  library_name(backend))};
+      fmt::format("{} with CUDA tensors is not modelled {}, and this cluster's devices are GPUs; "
+                  "--backend nccl or tcp",
+                  library_name(backend),
+                  backend == Backend::Gloo
+                      ? "for one collective by itself (in a step it is: ddpsim "
+                        "predict --set backend=gloo)"
+                      : "here")};
 }
 
 struct Place {

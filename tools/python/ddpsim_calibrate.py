@@ -35,7 +35,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ddpsim_files import append_line, write_whole  # noqa: E402
@@ -201,36 +201,33 @@ def passes(model: rec.nn.Module, chain: Chain, count: int) -> Dict[str, List[int
     return out
 
 
-def framework(ranks: int, alone: Any, model_size: Tuple[int, int]) -> Samples:
+def framework(ranks: int, alone: Any, tensors: int, size: int) -> Samples:
     """Hooks and copies, on ranks 0 to ranks - 1 at once; rank 0's times."""
-    out: Samples = []
-    for tensors, size in [model_size]:
-        found: Dict[str, Dict[str, List[int]]] = {}
-        for name in ("bare", "ddp", "half"):
-            chain = Chain(tensors, size)
-            model = (
-                chain
-                if name == "bare"
-                else DistributedDataParallel(chain, process_group=alone, bucket_cap_mb=25)
-            )
-            if name == "half":
-                model.register_comm_hook(alone, fp16_compress_hook)
-            dist.barrier()
-            if dist.get_rank() < ranks:
-                found[name] = passes(model, chain, 10)
-            dist.barrier()  # nobody makes the next model beside who measures this one
-            del model, chain
-            gc.collect()
-        for name, times in found.items():
-            for phase, durations in times.items():
-                out.append(
-                    {
-                        "op": f"{name}_{phase}",
-                        "parameters": {"tensors": tensors, "bytes": size, "ranks": ranks},
-                        "durations_ps": durations,
-                    }
-                )
-    return out
+    found: Dict[str, Dict[str, List[int]]] = {}
+    for name in ("bare", "ddp", "half"):
+        chain = Chain(tensors, size)
+        model = (
+            chain
+            if name == "bare"
+            else DistributedDataParallel(chain, process_group=alone, bucket_cap_mb=25)
+        )
+        if name == "half":
+            model.register_comm_hook(alone, fp16_compress_hook)
+        dist.barrier()
+        if dist.get_rank() < ranks:
+            found[name] = passes(model, chain, 10)
+        dist.barrier()  # nobody makes the next model beside who measures this one
+        del model, chain
+        gc.collect()
+    return [
+        {
+            "op": f"{name}_{phase}",
+            "parameters": {"tensors": tensors, "bytes": size, "ranks": ranks},
+            "durations_ps": durations,
+        }
+        for name, times in found.items()
+        for phase, durations in times.items()
+    ]
 
 
 def thin_products() -> Samples:
@@ -276,7 +273,7 @@ def parts_of(counts: List[int], groups: Dict[int, Any], alone: Any) -> List[Call
         for first, second in ((12, 4), (12, 6), (12, 8), (8, 3), (8, 5), (16, 10)):
             pair = [(first * MIB, second * MIB)]
             parts.append(partial(in_flight, n, groups[n], pair, 42_000))
-    parts += [partial(framework, n, alone, model) for n in [1] + counts[:2] for model in MODELS]
+    parts += [partial(framework, n, alone, *model) for n in [1] + counts[:2] for model in MODELS]
     return parts
 
 
