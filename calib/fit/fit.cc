@@ -193,6 +193,8 @@ void fit_half_sums(const std::vector<FitCollectives>& runs, Profile& p) {
   p.half_reduction_bytes_per_s = found.empty() ? 0 : std::round(analysis::median(found));
 }
 
+constexpr double kSmallMatrix = 16 << 10;  // bytes of one whose product is its operators' calls
+constexpr double kLargeMatrix = 1 << 20;
 constexpr std::int64_t kLarge = 1 << 20;  // bytes of a parameter whose kernels do not count
 
 // What `with` adds to `without`, of a model without computation: {tensors, bytes of each, ranks at
@@ -232,21 +234,34 @@ void fit_half_division(const Added& by_hook, Fit& out) {
         " GB/s a core");
 }
 
-// Products of a matrix with a few columns (PowerSGD's three): the matrix's bytes over their time.
+// Products of a matrix with a few columns (PowerSGD's three): of small ones what an operator that
+// Python calls costs, of large ones the matrix's bytes over the rest of their time.
 void fit_thin_products(const std::vector<FitCollectives>& runs, Fit& out) {
-  std::vector<double> found;
+  std::vector<const Sample*> all;
   for (const FitCollectives& c : runs)
     for (const Sample& s : c.run->samples)
-      if (s.op == "thin_product")
-        found.push_back(4e12 * static_cast<double>(parameter(s, "rows") * parameter(s, "columns")) /
-                        median_ps(s));
+      if (s.op == "thin_product") all.push_back(&s);
+  auto bytes = [](const Sample& s) {
+    return 4.0 * static_cast<double>(parameter(s, "rows") * parameter(s, "columns"));
+  };
+  std::vector<double> small;
+  for (const Sample* s : all)
+    if (bytes(*s) <= kSmallMatrix)
+      small.push_back(median_ps(*s) / static_cast<double>(parameter(*s, "operators")));
+  const double call = small.empty() ? 0 : analysis::median(small);
+  std::vector<double> found;
+  for (const Sample* s : all) {
+    const double left = median_ps(*s) - call * static_cast<double>(parameter(*s, "operators"));
+    if (bytes(*s) >= kLargeMatrix && left > 0) found.push_back(1e12 * bytes(*s) / left);
+  }
   if (found.empty()) return;
+  out.profile.host.small_operator = {std::llround(call)};
   out.profile.memory.thin_product_bytes_per_s = std::round(analysis::median(found));
   auto [slowest, fastest] = std::minmax_element(found.begin(), found.end());
-  out.notes.push_back(
-      "products of matrices with a few columns: " + number("%.2f", analysis::median(found) / 1e9) +
-      " GB/s of the matrix (" + number("%.1f", *slowest / 1e9) + " to " +
-      number("%.1f", *fastest / 1e9) + ")");
+  out.notes.push_back("products of matrices with a few columns: " +
+                      number("%.2f", analysis::median(found) / 1e9) + " GB/s of the matrix (" +
+                      number("%.1f", *slowest / 1e9) + " to " + number("%.1f", *fastest / 1e9) +
+                      "), and " + number("%.1f", call / 1e6) + " us an operator that Python calls");
 }
 
 // DDP copies a gradient into its bucket and out again: two reads and two writes of it, two kernels

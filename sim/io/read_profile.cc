@@ -176,13 +176,14 @@ Profile read_profile(const Json& j, const std::string& file) {
   if (memory.has("capacity_bytes")) p.memory.capacity = {memory.at("capacity_bytes").integer()};
   Reader host = r.at("host");
   host.only({"basis", "source", "launch_ps", "hook_ps", "collective_launch_ps", "traverse_ps",
-             "calls", "call_factor"});
+             "small_operator_ps", "calls", "call_factor"});
   p.host.basis = read_basis(host);
   p.host.source = host.at("source").text();
   p.host.launch = read_ps(host, "launch_ps");
   p.host.hook = read_ps(host, "hook_ps");
   p.host.collective_launch = read_ps(host, "collective_launch_ps");
   p.host.traverse = read_ps(host, "traverse_ps");
+  if (host.has("small_operator_ps")) p.host.small_operator = read_ps(host, "small_operator_ps");
   if (host.has("calls")) p.host.calls = read_calls(host.at("calls"));
   if (host.has("call_factor")) p.host.call_factor = read_range(host.at("call_factor"));
   if (r.has("kernels")) {

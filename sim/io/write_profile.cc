@@ -77,6 +77,7 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   host["hook_ps"] = p.host.hook.ps;
   host["collective_launch_ps"] = p.host.collective_launch.ps;
   host["traverse_ps"] = p.host.traverse.ps;
+  if (p.host.small_operator.ps > 0) host["small_operator_ps"] = p.host.small_operator.ps;
   bool carried = p.costs && !p.costs->carried_from.empty();
   if (!p.host.calls.empty() && !carried) host["calls"] = write_calls(p.host.calls);
   if (const Range& f = p.host.call_factor; f.low != 1 || f.mid != 1 || f.high != 1)

@@ -78,6 +78,8 @@ struct HostSection {
   Duration hook;                // DDP's hook for one parameter
   Duration collective_launch;   // enqueue of one collective by c10d
   Duration traverse;            // graph traversal of find_unused_parameters, per parameter
+  Duration small_operator;      // CPU: one operator on a small tensor that a hook in Python calls;
+                                // 0: memory.kernel
   std::vector<CallCost> calls;  // of modules and their nodes of autograd; others: launch a kernel
   Range call_factor;            // how many times as long `calls` take here; low takes most
 };

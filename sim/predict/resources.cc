@@ -46,8 +46,9 @@ void speed_up_memory(Hardware& h, double f) {
 }
 
 void speed_up_host(Hardware& h, double f) {
-  for (Duration* d : {&h.profile.host.launch, &h.profile.host.hook,
-                      &h.profile.host.collective_launch, &h.profile.host.traverse})
+  for (Duration* d :
+       {&h.profile.host.launch, &h.profile.host.hook, &h.profile.host.collective_launch,
+        &h.profile.host.traverse, &h.profile.host.small_operator})
     shorten(*d, f);
   for (CallCost& c : h.profile.host.calls) shorten(c.forward, f), shorten(c.backward, f);
   if (!h.workload.times.host) return;

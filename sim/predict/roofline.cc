@@ -275,11 +275,14 @@ Duration core_time(const Op& op, const StepProgram& step, const Profile& p) {
   if (op.cost == Cost::HalfDivision && p.memory.half_divide_bytes_per_s > 0)
     return {ceil_ps(static_cast<double>(step.buckets[op.subject].wire_bytes.count),
                     p.memory.half_divide_bytes_per_s / 1e12)};
+  if (op.cost != Cost::ThinProduct) return {};
+  Duration out;
+  if (p.host.small_operator > p.memory.kernel)
+    out = (p.host.small_operator - p.memory.kernel) * op.kernels;
   const double rate = p.memory.thin_product_bytes_per_s;
-  if (op.cost != Cost::ThinProduct || rate <= 0 || rate >= p.memory.bandwidth_bytes_per_s)
-    return {};
+  if (rate <= 0 || rate >= p.memory.bandwidth_bytes_per_s) return out;
   const double beyond = 1 / rate - 1 / p.memory.bandwidth_bytes_per_s;
-  return {ceil_ps(static_cast<double>(op.traffic) * beyond, 1e-12)};
+  return out + Duration{ceil_ps(static_cast<double>(op.traffic) * beyond, 1e-12)};
 }
 
 Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p,

@@ -33,7 +33,8 @@ std::optional<DType> gathered_in(const Plan& plan);
 double memory_rate(const Profile& p, Level level);
 
 // Part of the price that computes and moves next to nothing: a CPU divides halves in software, and
-// passes over a matrix in thin products more slowly than memory would let it.
+// passes over a matrix in thin products more slowly than memory would let it, and Python calls the
+// small operators around them one by one.
 Duration core_time(const Op& op, const StepProgram& step, const Profile& p);
 
 // Duration of an operation that is priced by the Profile: memory traffic on the device, launches

@@ -75,8 +75,7 @@ class PowerSgdHook {
     const std::int64_t whole = size_ * parts_.whole;
     if (whole > 0)
       b_.main(kPowerWhole, k_, whole,
-              {.traffic = 2 * whole,
-               .kernels = kernels((parts_.whole_tensors + kTensorsOfJoin - 1) / kTensorsOfJoin)});
+              {.traffic = 2 * whole, .kernels = kernels(joins()), .thin = true});
     const std::int64_t m = size_ * parts_.compressed;
     const std::int64_t p = size_ * parts_.p;
     const std::int64_t q = size_ * parts_.q;
@@ -91,7 +90,7 @@ class PowerSgdHook {
     reduce(kPowerReduceWhole, whole);
     if (whole > 0)
       after(kPowerUnpack, whole,
-            {.traffic = 4 * whole, .kernels = kernels(1 + parts_.whole_tensors)});
+            {.traffic = 4 * whole, .kernels = kernels(1 + parts_.whole_tensors), .thin = true});
     reduce(kPowerReduceP, p);
     if (m > 0)
       after(kPowerQ, q,
@@ -112,6 +111,11 @@ class PowerSgdHook {
 
  private:
   static std::int32_t kernels(std::int64_t n) { return static_cast<std::int32_t>(n); }
+  // On a CPU Python's look at each tensor lasts as long as an operator; a GPU waits for none of it.
+  std::int64_t joins() const {
+    return b_.gpu() ? (parts_.whole_tensors + kTensorsOfJoin - 1) / kTensorsOfJoin
+                    : parts_.whole_tensors;
+  }
   std::int64_t orthogonal() const {
     return parts_.matrices * orthogonal_kernels(plan_.matrix_approximation_rank, type_);
   }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Make the traces in tests/data/kineto.
 
-``record NAME --ranks N --out FOLDER``: trains a model of tools/python/example_models.py on N ranks
-of this machine (0: one process without DistributedDataParallel) under PyTorch's profiler, and
-writes NAME-N-RANK.json.gz. ``cut TRACE --steps A-B --out FILE``: of a published trace, the events
+``record NAME --ranks N --out FOLDER``: trains a model of tools/python/example_models.py, or one of
+torchvision's (batch 4), on N ranks of this machine (0: one process without DistributedDataParallel)
+under PyTorch's profiler, and writes NAME-N-RANK.json.gz. ``cut TRACE --steps A-B --out FILE``: of a published trace, the events
 of some iterations that an import reads, without what names people and machines.
 """
 import argparse
@@ -40,7 +40,12 @@ def train(name: str, ranks: int, rank: int, out: Path, steps: int) -> None:
 
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    model, inputs, _, _ = getattr(example_models, name)()
+    if hasattr(example_models, name):
+        model, inputs, _, _ = getattr(example_models, name)()
+    else:
+        import torchvision
+
+        model, inputs = getattr(torchvision.models, name)(), (torch.randn(4, 3, 224, 224),)
     trained = model
     if ranks:
         where = "tcp://127.0.0.1:29577"

@@ -206,6 +206,23 @@ TEST(SharedHost, ThinProductsTakeACoreOfThoseThatThereAre) {
       << "four ranks on two cores";
 }
 
+// Of each matrix: two that make a factor orthogonal and the product, twice, and the last product.
+TEST(SharedHost, EachSmallOperatorOfPowerSgdTakesItsCallsTime) {
+  auto step_ms = [](Duration call) {
+    Host h(2);
+    h.s.plan.comm_hook = CommHook::PowerSgd;
+    h.s.plan.bucket_cap_mb = 100000;
+    h.s.plan.first_bucket_bytes = 100'000'000'000;
+    h.p.memory.kernel = {};
+    h.p.host.small_operator = call;
+    for (Tensor& t : h.w.tensors) t.shape = {1000, t.elements() / 1000};
+    return static_cast<double>(h.ask().summary.step.ps) / 1e9;
+  };
+  const auto matrices = static_cast<double>(Host(1).w.tensors.size());
+  const double calls = 3 * matrices + 3 * matrices + (1 + matrices);
+  EXPECT_NEAR(step_ms(kMillisecond) - step_ms({}), calls, 0.02 * calls);
+}
+
 // ---- fit
 
 // What a machine with these numbers would have measured.
@@ -249,9 +266,14 @@ TEST(FitOfPytorch, FindsHooksCopiesAndMemoryThatHostsShare) {
           {"all_reduce", {{"ranks", n}, {"bytes", bytes}}, {{static_cast<std::int64_t>(ps)}}});
     }
   for (double rate : {2e9, 4e9, 5e9})  // the median counts
+    run.samples.push_back(
+        {"thin_product",
+         {{"rows", 512}, {"columns", 4608}, {"rank", 1}, {"operators", 3}},
+         {{3 * 12'000'000 + static_cast<std::int64_t>(4e12 * 512 * 4608 / rate)}}});
+  for (std::int64_t operators : {1, 3})  // small: nothing but calls
     run.samples.push_back({"thin_product",
-                           {{"rows", 512}, {"columns", 4608}, {"rank", 1}},
-                           {{static_cast<std::int64_t>(4e12 * 512 * 4608 / rate)}}});
+                           {{"rows", 64}, {"columns", 64}, {"rank", 1}, {"operators", operators}},
+                           {{operators * 12'000'000}}});
   Profile base = ideal_profile(kMicrosecond, DeviceKind::Cpu);
   calib::Fit f = calib::fit(base, "fitted", {{&run, &fabric, Backend::Gloo}}, {});
   EXPECT_NEAR(static_cast<double>((f.profile.host.hook + f.profile.memory.kernel * 2).ps), 9e6, 10);
@@ -259,6 +281,7 @@ TEST(FitOfPytorch, FindsHooksCopiesAndMemoryThatHostsShare) {
   EXPECT_NEAR(f.profile.memory.shared_bytes_per_s, 32e9, 32e6);
   EXPECT_NEAR(f.profile.memory.half_divide_bytes_per_s, 1.1e9, 1.1e7);
   EXPECT_NEAR(f.profile.memory.thin_product_bytes_per_s, 4e9, 1e3);
+  EXPECT_EQ(f.profile.host.small_operator.ps, 12'000'000);
   EXPECT_EQ(f.profile.memory.basis, Evidence::Measured);
   EXPECT_NEAR(f.profile.transports.at("wire").efficiency.mid, 0.99, 1e-4);
   EXPECT_NEAR(static_cast<double>(f.profile.transports.at("wire").latency.ps), 150e6, 1e6);

@@ -21,10 +21,11 @@ Samples, raw, in picoseconds:
                            DistributedDataParallel in a group of one, and with its
                            fp16_compress_hook: what hooks, copies and halves cost; `ranks` processes
                            do it at once
-    thin_product {rows, columns, rank}
-                           a matrix of float32 by `rank` columns, its transpose by as many, and a
-                           matrix from two such factors, by rank 0 alone: PowerSGD's products; one
-                           sample for each of the three
+  thin_product             {rows, columns, rank, operators}: a matrix of float32 by `rank` columns,
+                           its transpose by as many, and a matrix from two such factors, by rank 0
+                           alone, each matrix out of the caches: PowerSGD's products, a sample for
+                           each of the three; before the first two the factor is made orthogonal, so
+                           that Python calls `operators` operators
 """
 from __future__ import annotations
 
@@ -46,12 +47,26 @@ import torch.distributed as dist  # noqa: E402
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
     fp16_compress_hook,
 )  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (
+    _orthogonalize as orthogonalize,
+)  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 Samples = List[Dict[str, Any]]
 now = time.monotonic_ns
 BYTES = (4, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
 MIB = rec.MIB
+THIN = (
+    (64, 64),
+    (64, 576),
+    (256, 256),
+    (256, 2304),
+    (512, 4608),
+    (1000, 512),
+    (2048, 512),
+    (8000, 256),
+)
+COLD = 128 * MIB  # of matrices of one kind: more than a processor's last cache
 MODELS = (
     (100, 1 << 10),
     (100, 1 << 16),
@@ -231,30 +246,49 @@ def framework(ranks: int, alone: Any, tensors: int, size: int) -> Samples:
 
 
 def thin_products() -> Samples:
-    """Of convolutions' and linear layers' gradients, by one thread."""
+    """As PowerSGD's hook makes them of a convolution's or a linear layer's gradient, by one thread:
+    a factor made orthogonal, the matrix by it; the same with its transpose; and back from both.
+
+    A bucket's matrices come one after another, so each is out of the caches when its turn comes.
+    """
     out: Samples = []
     if dist.get_rank() != 0:
         return out
-    for rows, columns in ((64, 576), (256, 2304), (512, 4608), (1000, 512), (2048, 512)):
+    for rows, columns in THIN:
+        count = max(4, min(400, COLD // (4 * rows * columns)))
+        matrices = [torch.randn(1, rows, columns) for _ in range(count)]
         for rank in (1, 2, 4):
-            matrix = torch.randn(rows, columns)
-            p, q = torch.randn(rows, rank), torch.randn(columns, rank)
-            by_q, by_p, both = torch.empty_like(p), torch.empty_like(q), torch.empty_like(matrix)
-            for left, right, result in (
-                (matrix, q, by_q),
-                (matrix.t(), p, by_p),
-                (p, q.t(), both),
-            ):
+            p, q = torch.randn(1, rows, rank), torch.randn(1, columns, rank)
+            to_p, to_q = torch.empty_like(p), torch.empty_like(q)
+            orthogonal = 2 if rank > 2 else 2 * rank + 4 * (rank - 1)
+
+            def by_q(m: torch.Tensor) -> None:
+                orthogonalize(q)
+                torch.bmm(m, q, out=to_p)
+
+            def by_p(m: torch.Tensor) -> None:
+                orthogonalize(p)
+                torch.bmm(m.transpose(1, 2), p, out=to_q)
+
+            def both(m: torch.Tensor) -> None:
+                torch.bmm(p, q.transpose(1, 2), out=m)
+
+            for product, operators in ((by_q, orthogonal + 1), (by_p, orthogonal + 1), (both, 1)):
                 took = []
-                for _ in range(12):
+                for m in matrices:
                     begin = now()
-                    torch.matmul(left, right, out=result)
+                    product(m)
                     took.append((now() - begin) * 1000)
                 out.append(
                     {
                         "op": "thin_product",
-                        "parameters": {"rows": rows, "columns": columns, "rank": rank},
-                        "durations_ps": took[2:],
+                        "parameters": {
+                            "rows": rows,
+                            "columns": columns,
+                            "rank": rank,
+                            "operators": operators,
+                        },
+                        "durations_ps": took,
                     }
                 )
     return out

@@ -106,14 +106,16 @@ def keep_memory() -> None:
 
     Otherwise glibc returns large blocks to the kernel, and a virtual machine may return them to its
     host: touching them again is slow, page by page, which says nothing about the cluster that is
-    imitated (calib/README.md).
+    imitated (calib/README.md). All threads share one arena: those that glibc makes for others, such
+    as Gloo's workers, which run a hook's callbacks, give large blocks back whatever is asked here.
     """
-    m_trim_threshold, m_mmap_max = -1, -4  # malloc.h of glibc
+    m_trim_threshold, m_mmap_max, m_arena_max = -1, -4, -8  # malloc.h of glibc
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if (
         mallopt is None
         or mallopt(m_mmap_max, 0) != 1
         or mallopt(m_trim_threshold, 2**31 - 1) != 1
+        or mallopt(m_arena_max, 1) != 1
     ):
         raise RecordError(
             "--keep-memory: this C library has no mallopt that keeps freed memory (glibc has)"
@@ -1700,8 +1702,12 @@ def record_one(args: argparse.Namespace, plan: Dict[str, Any], memory: str) -> D
     torch.manual_seed(1)
     job = make_job(args, plan)
     job.memory = memory
-    if memory:  # gradients, buckets, and what one of them is copied into
-        touch_memory(64 * MIB + 3 * sum(p.numel() * p.element_size() for p in job.parameters))
+    if memory:  # gradients, buckets, and what one of them is copied into; PowerSGD: errors, old and
+        # new, and copies, between which freed blocks are too small for an aligned one
+        times = 12 if plan["comm_hook"] == "powerSGD" else 3
+        touch_memory(
+            64 * MIB + times * sum(p.numel() * p.element_size() for p in job.parameters)
+        )
     gc.collect()
     gc.disable()  # a collection inside a step would be taken for computation
     try:
