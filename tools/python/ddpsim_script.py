@@ -202,7 +202,7 @@ class Watch:
 
     def plan(self, notes: List[str]) -> Dict[str, Any]:
         """Knobs, by their names in a plan."""
-        out = dict(self.asked.knobs)
+        out = {**self.asked.knobs, **self.asked.at_end()}
         if not self.asked.ddp:
             how = (
                 "reduces gradients itself, as --plan averaging predicts"

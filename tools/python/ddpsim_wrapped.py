@@ -25,12 +25,6 @@ KNOBS = (  # arguments of DistributedDataParallel that are knobs of the plan, un
     "gradient_as_bucket_view",
     "static_graph",
 )
-REFUSED = {  # modules whose wrappers are not taken from a script: what they are, and the plan
-    "torch.distributed.fsdp": ("FSDP", "fsdp or fsdp2"),
-    "torch.distributed._composable": ("FSDP2", "fsdp2"),
-    "deepspeed": ("DeepSpeed", "zero1, zero2 or zero3"),
-    "horovod": ("Horovod", "horovod"),
-}
 
 
 class Stopped(BaseException):
@@ -55,6 +49,7 @@ class Asked:
     halves: Optional[torch.dtype] = None  # of autocast, where gradients are wanted
     without_sync: bool = False  # no_sync() was entered
     compiled: List[nn.Module] = field(default_factory=list)  # what torch.compile was given
+    at_end: Callable[[], Dict[str, Any]] = dict  # knobs that are known once all was wrapped
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -175,7 +170,19 @@ def stand_in_for_wrappers(asked: Asked) -> None:
 
     nn.SyncBatchNorm.convert_sync_batchnorm = classmethod(synced)  # type: ignore[assignment]
     torch.compile = uncompiled(asked)  # type: ignore[attr-defined]  # PyTorch 1.13 has none
-    sys.meta_path.insert(0, Refusing())
+    import ddpsim_engine_script as engines
+    import ddpsim_sharded_script as sharded
+
+    modules = {
+        **sharded.sharding_modules(asked),
+        **engines.deepspeed_modules(asked),
+        **engines.horovod_modules(asked),
+    }
+    sys.meta_path.insert(0, StandIns(modules))
+    sharded.stand_in_for_checkpointing()
+    meshes = modules["torch.distributed.device_mesh"]
+    for name in ("DeviceMesh", "init_device_mesh"):  # PyTorch 2.x has them here, too
+        setattr(torch.distributed, name, getattr(meshes, name))
 
 
 def uncompiled(asked: Asked) -> Callable[..., Any]:
@@ -194,34 +201,53 @@ def uncompiled(asked: Asked) -> Callable[..., Any]:
     return compile
 
 
-class Refusing:
-    """Finds modules of wrappers that are not taken from a script: calling what is in them ends it.
-    They may be imported."""
+# ---- modules of other systems
+
+
+def module_of(name: str, known: Dict[str, Any], what: str) -> types.ModuleType:
+    """A module with what is known; calling anything else ends the script, importing it does not."""
+    module = types.ModuleType(name)
+    module.__dict__.update(known)
+    module.__path__ = []
+
+    def attribute(asked_for: str) -> Any:
+        if asked_for.startswith("__"):
+            raise AttributeError(asked_for)
+
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise Stopped(
+                f"the script uses {name}.{asked_for} of {what}, which is not taken from a script:"
+                " describe its model (ddpsim describe --factory), and name the plan that it trains"
+                " by (ddpsim list plans)"
+            )
+
+        return type(asked_for, (), {"__new__": refuse})
+
+    module.__getattr__ = attribute  # type: ignore[method-assign]
+    return module
+
+
+class StandIns:
+    """Finds modules that stand in for others, whether those are installed or not."""
+
+    def __init__(self, modules: Dict[str, types.ModuleType]) -> None:
+        self.modules = modules
+        for name in [n for n in sys.modules if self.own(n)]:
+            del sys.modules[name]
+
+    def own(self, name: str) -> bool:
+        return any(name == m or name.startswith(m + ".") for m in self.modules)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if not any(name == m or name.startswith(m + ".") for m in REFUSED):
+        if not self.own(name):
             return None
         from importlib.machinery import ModuleSpec
 
         return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: Any) -> types.ModuleType:
-        module = types.ModuleType(spec.name)
-        what, plan = next(REFUSED[m] for m in REFUSED if spec.name.startswith(m))
-
-        def refuse(*args: Any, **kwargs: Any) -> Any:
-            raise Stopped(
-                f"the script trains with {what}, which is not taken from a script yet: describe"
-                f" its model (ddpsim describe --factory), and predict with --plan {plan}"
-            )
-
-        def attribute(name: str) -> Any:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return type(name, (), {"__new__": refuse})
-
-        module.__getattr__ = attribute  # type: ignore[method-assign]
-        return module
+        made = self.modules.get(spec.name)
+        return module_of(spec.name, {}, spec.name.partition(".")[0]) if made is None else made
 
     def exec_module(self, module: types.ModuleType) -> None:
         pass
