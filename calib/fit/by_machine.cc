@@ -71,6 +71,7 @@ MachineReport by_machine(const std::vector<CollectiveTable>& tables,
     over.median = analysis::median(medians);
     over.shipped = analysis::median(shipped);
   }
+  out.intervals = price_intervals(tables);
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "calib/fit/collectives.h"
+#include "calib/fit/price_interval.h"
 
 namespace ddpsim::calib {
 
@@ -45,6 +46,7 @@ struct OverMachines {
 struct MachineReport {
   std::vector<MachineErrors> machines;
   std::array<OverMachines, kSizeRanges.size()> over;
+  PriceIntervals intervals;
 };
 // `results`: of judge_collectives(tables), in their order. Tables that a profile was fitted to have
 // no say.

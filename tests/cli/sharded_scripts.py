@@ -259,8 +259,8 @@ class Sharded(Case):
             (
                 DEEPSPEED.replace(
                     "args=arguments",
-                    "config={'zero_optimization': {'stage': 3, 'offload_param': {'device': 'nvme'}}}",
-                ),
+                    "config={'zero_optimization': {'stage': 3, 'offload_param': NVME}}",
+                ).replace("import argparse", "import argparse\nNVME = {'device': 'nvme'}"),
                 ["nvme", "cpu"],
             ),
         ):

@@ -2,9 +2,10 @@
 """Make the traces in tests/data/kineto.
 
 ``record NAME --ranks N --out FOLDER``: trains a model of tools/python/example_models.py, or one of
-torchvision's (batch 4), on N ranks of this machine (0: one process without DistributedDataParallel)
-under PyTorch's profiler, and writes NAME-N-RANK.json.gz. ``cut TRACE --steps A-B --out FILE``: of a published trace, the events
-of some iterations that an import reads, without what names people and machines.
+torchvision's (batch 4), on N ranks of this machine (0: one process without
+DistributedDataParallel) under PyTorch's profiler, and writes NAME-N-RANK.json.gz.
+``cut TRACE --steps A-B --out FILE``: of a published trace, the events of some iterations that an
+import reads, without what names people and machines.
 """
 import argparse
 import gzip

@@ -2,6 +2,7 @@
 // its choice, alone and in a step.
 #include <gtest/gtest.h>
 
+#include "calib/fit/price_interval.h"
 #include "sim/collective/nccl.h"
 #include "sim/predict/tune_nccl.h"
 #include "tests/support/support.h"
@@ -92,6 +93,25 @@ TEST(NcclChoices, UnderOverlapMakeTheStepNoLonger) {
   a.known.tune(predict::rows_of(n.sizes, &predict::TunedSize::overlap));
   EXPECT_EQ(n.overlap, predict::steady_period(a.question(), Level::Mid, a.options));
   for (const predict::TunedSize& s : n.sizes) EXPECT_LE(s.alone_alone, s.own_alone);
+}
+
+// A machine counts once, with ten rows as with one; what a machine left out took says nothing of
+// its own interval.
+TEST(PriceIntervals, AreWhatOtherMachinesSay) {
+  std::map<std::string, std::vector<double>> of;
+  for (int i = 0; i < 10; ++i) of["machine " + std::to_string(i)] = {1 + 0.1 * i};
+  of["with many rows"] = std::vector<double>(100, 5.0);
+  const calib::PriceInterval p = calib::interval_of(of);
+  EXPECT_EQ(p.machines, 11u);
+  EXPECT_DOUBLE_EQ(p.low, 1.1);
+  EXPECT_DOUBLE_EQ(p.high, 1.9);  // the ninth tenth of eleven machines is the tenth machine
+  EXPECT_EQ(p.rows, 110u);
+  // Left out, the ends are outside of the rest: 1.0 is, 1.9 is inside (5.0 is above it), 5.0 is
+  // not.
+  EXPECT_EQ(p.inside, 8u);
+  const nccl::PriceRange r = nccl::range_of(Duration{1'000'000}, Bytes{4 << 20});
+  EXPECT_LT(r.low.ps, 1'000'000);
+  EXPECT_GT(r.high.ps, 1'000'000);
 }
 
 // Two channels are fastest alone, and take twice as many SMs from backward as one, which is 0.2 %

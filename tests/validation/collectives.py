@@ -52,6 +52,12 @@ def main():
         values[f"machines.{size}.median"] = over["median_error"]
         values[f"machines.{size}.shipped"] = over["shipped_median_error"]
         values[f"machines.{size}.worst"] = over["worst"]
+    for size, of in zip(("small", "middle", "upper", "largest"), found["intervals"]):
+        values[f"intervals.{size}.inside"] = of["inside"] / of["rows"]
+        # What explain --op says is what the tables say.
+        values[f"intervals.{size}.stale"] = max(
+            abs(of[f"shipped_{end}"] / of[end] - 1) for end in ("low", "high")
+        )
     broken = 0
     for limit in limits:
         value = values[limit["what"]]

@@ -61,7 +61,8 @@ def main():
         if clean:
             failed = len(errors) < LEAST or median(errors) > MEDIAN or max(errors) > LARGEST
     if failed:
-        print(f"limits: at least {LEAST} clean, median {MEDIAN}, largest {LARGEST}", file=sys.stderr)
+        limits = f"limits: at least {LEAST} clean, median {MEDIAN}, largest {LARGEST}"
+        print(limits, file=sys.stderr)
     return 1 if failed or not found else 0
 
 

@@ -134,6 +134,10 @@ nccl::Settings settings_of(const CollectiveSetting& s) {
     if (std::find(nccl::known_variables().begin(), nccl::known_variables().end(), name) !=
         nccl::known_variables().end())
       environment[name] = value;
+  // Before 2.5: trees up to so many bytes, and above them the ring. Neither was there with 0.
+  if (auto none = s.environment.find("NCCL_TREE_THRESHOLD");
+      none != s.environment.end() && none->second == "0")
+    environment["NCCL_ALGO"] = "Ring";
   if (!s.algorithm.empty()) environment["NCCL_ALGO"] = s.algorithm;
   if (!s.protocol.empty()) environment["NCCL_PROTO"] = s.protocol;
   nccl::ParsedSettings parsed = nccl::parse_settings(environment, version);

@@ -27,6 +27,51 @@ std::string line(const char* form, const std::string& name, Said said) {
   return out;
 }
 
+constexpr const char* kIntervals =
+    "80 % of the rows of machines took so many times the shipped profiles' price, and of a machine "
+    "left out so many rows are in what the others say";
+
+std::string spread_cell(const calib::PriceInterval& s) {
+  return fmt::format("{:.2f} to {:.2f}", s.low, s.high);
+}
+std::string inside_cell(const calib::PriceInterval& s) {
+  return s.rows == 0
+             ? "-"
+             : fmt::format("{:.0f} % of {}",
+                           100 * static_cast<double>(s.inside) / static_cast<double>(s.rows),
+                           s.rows);
+}
+std::string spreads_text(const calib::PriceIntervals& all) {
+  std::string out = fmt::format("{}:\n", kIntervals);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    out += fmt::format("  {:<12} {} ({} machines); {}\n", nccl::kPriceSpread[k].what,
+                       spread_cell(all[k]), all[k].machines, inside_cell(all[k]));
+  return out;
+}
+std::string spreads_markdown(const calib::PriceIntervals& all) {
+  std::string out = fmt::format(
+      "{} (`ddpsim explain --op` gives these intervals):\n\n| sizes | measured / price | machines "
+      "| inside |\n|---|---:|---:|---:|\n",
+      kIntervals);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    out += fmt::format("| {} | {} | {} | {} |\n", nccl::kPriceSpread[k].what, spread_cell(all[k]),
+                       all[k].machines, inside_cell(all[k]));
+  return out + "\n";
+}
+io::OrderedJson spreads_json(const calib::PriceIntervals& all) {
+  io::OrderedJson out = io::OrderedJson::array();
+  for (std::size_t k = 0; k < all.size(); ++k)
+    out.push_back({{"sizes", nccl::kPriceSpread[k].what},
+                   {"low", all[k].low},
+                   {"high", all[k].high},
+                   {"shipped_low", nccl::kPriceSpread[k].low},
+                   {"shipped_high", nccl::kPriceSpread[k].high},
+                   {"machines", all[k].machines},
+                   {"rows", all[k].rows},
+                   {"inside", all[k].inside}});
+  return out;
+}
+
 }  // namespace
 
 std::string machines_table(const calib::MachineReport& r) {
@@ -40,7 +85,7 @@ std::string machines_table(const calib::MachineReport& r) {
     return fmt::format(
         " {:>18}", fmt::format("{} ({}; {})", percent(o.median), o.machines, percent(o.shipped)));
   });
-  return out + "\n\n";
+  return out + "\n\n" + spreads_text(r.intervals);
 }
 
 std::string machines_markdown(const calib::MachineReport& r) {
@@ -65,7 +110,8 @@ std::string machines_markdown(const calib::MachineReport& r) {
     return fmt::format(" {}, {} |", percent(r.over[k].worst),
                        report::markdown_cell(r.over[k].worst_machine));
   });
-  return out + "\n\n";
+  out += "\n\n" + spreads_markdown(r.intervals);
+  return out;
 }
 
 io::OrderedJson machines_json(const calib::MachineReport& r) {
@@ -87,7 +133,8 @@ io::OrderedJson machines_json(const calib::MachineReport& r) {
                     {"shipped_median_error", r.over[k].shipped},
                     {"worst", r.over[k].worst},
                     {"worst_machine", r.over[k].worst_machine}});
-  return {{"machines", machines}, {"over_machines", over}};
+  return {
+      {"machines", machines}, {"over_machines", over}, {"intervals", spreads_json(r.intervals)}};
 }
 
 }  // namespace ddpsim::cli

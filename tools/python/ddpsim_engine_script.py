@@ -117,7 +117,7 @@ def optimizer_of(config: Dict[str, Any], params: Any) -> Any:
 class Engine(nn.Module):
     """Stands in for DeepSpeedEngine."""
 
-    def __init__(self, model: nn.Module, optimizer: Any, steps: int, config: Dict[str, Any]) -> None:
+    def __init__(self, model: nn.Module, optimizer: Any, steps: int, config: Any) -> None:
         super().__init__()
         self.module, self.optimizer, self.config = model, optimizer, config
         self.steps, self.passes = steps, 0

@@ -173,7 +173,8 @@ class Units:
         """reshard_after_forward of the blocks, else of the model."""
         root = self.root()
         found = [r for g, r in zip(self.groups, self.reshards) if not any(m is root for m in g)]
-        return next((r for r in found if r is not None), self.reshards[-1] if self.reshards else None)
+        of_model = self.reshards[-1] if self.reshards else None
+        return next((r for r in found if r is not None), of_model)
 
 
 def with_methods(module: nn.Module, methods: type) -> None:
