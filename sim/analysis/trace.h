@@ -55,9 +55,10 @@ struct TracedMessage {
   std::optional<Operation> operation;
   std::int64_t elements = -1;  // the larger of what goes in and what comes out; -1 = not said
   std::optional<DType> dtype;
-  std::string group;        // name of the process group; "" = not said
-  std::string group_ranks;  // "[0, 1]"
-  int group_size = 0;       // 0 = not said
+  std::string group;           // name of the process group; "" = not said
+  std::string group_ranks;     // "[0, 1]"
+  int group_size = 0;          // 0 = not said
+  std::int64_t sequence = -1;  // its number in the process group, alike on all ranks; -1 = not said
   std::int64_t bytes() const {
     return elements < 0 || !dtype ? -1 : saturating_multiply(elements, element_size(*dtype));
   }

@@ -1,4 +1,5 @@
-// Collectives are matched by their number within a step and a process group. Clocks: a collective
+// Collectives are matched by their number in a process group, where all traces say it (PyTorch
+// 2.12), else by their order within a step and a process group. Clocks: a collective
 // ends together on all ranks, so that a rank's clock is off by the median of how much later its
 // collectives end than the first rank's.
 #include "sim/analysis/traced_ranks.h"
@@ -29,6 +30,7 @@ void complete(TracedMessage& m, const TracedMessage& host) {
   if (m.group.empty()) m.group = host.group;
   if (m.group_ranks.empty()) m.group_ranks = host.group_ranks;
   if (m.group_size == 0) m.group_size = host.group_size;
+  if (m.sequence < 0) m.sequence = host.sequence;
 }
 
 std::vector<Seen> seen_in(const Trace& trace, const TracedStep& step) {
@@ -165,8 +167,15 @@ void match_collectives(TracedRanks& job, std::size_t step, std::vector<TracedCol
   std::vector<Seen> order;
   std::map<std::string, int> number;
   std::vector<std::pair<Seen, int>> wanted;
+  std::vector<std::vector<Seen>> seen;
+  bool numbered = true;
+  for (const RankTrace& r : job.ranks) {
+    seen.push_back(seen_in(r.trace, r.steps[step]));
+    for (const Seen& s : seen.back()) numbered = numbered && s.message.sequence >= 0;
+  }
   for (std::size_t k = 0; k < job.ranks.size(); ++k)
-    for (Seen& s : seen_in(job.ranks[k].trace, job.ranks[k].steps[step])) {
+    for (Seen& s : seen[k]) {
+      if (numbered) s.key += "/" + std::to_string(s.message.sequence);
       std::size_t at = by_key[k][s.key].size();
       bool first = true;
       for (std::size_t j = 0; j < k; ++j) {

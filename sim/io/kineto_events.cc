@@ -170,6 +170,8 @@ class Handler {
         event_.collective = text;
       else if (name == "In msg nelems")
         event_.in_elements = whole(number, -1);
+      else if (name == "Seq")
+        event_.collective_sequence = whole(number, -1);
       else if (name == "Out msg nelems")
         event_.out_elements = whole(number, -1);
       else if (name == "Group size")

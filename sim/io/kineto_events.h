@@ -24,6 +24,7 @@ struct KinetoEvent {
   std::int64_t sequence = -1;  // autograd's
   std::string collective;
   std::int64_t in_elements = -1;
+  std::int64_t collective_sequence = -1;  // in its process group (PyTorch 2.12)
   std::int64_t out_elements = -1;
   std::int64_t group_size = -1;
   std::string dtype;

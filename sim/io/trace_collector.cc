@@ -192,6 +192,7 @@ std::uint32_t TraceCollector::message(const KinetoEvent& e) {
   }
   m.elements = std::max(from->in_elements, from->out_elements);
   m.dtype = dtype_in(from->dtype);
+  m.sequence = from->collective_sequence;
   m.group = from->group;
   m.group_ranks = from->group_ranks;
   m.group_size =

@@ -291,6 +291,34 @@ TEST(Trace, OnAGpuAPhaseEndsWithItsLastKernel) {
   EXPECT_EQ(job.collectives[0].message.group_ranks, "[0, 1]");
 }
 
+// PyTorch 2.12 numbers the collectives of a process group. Rank 1's trace lacks the first of each
+// step: by their order, its second would be rank 0's first.
+TEST(Trace, CollectivesOfOneNumberAreOne) {
+  auto job_of = [](bool numbered) {
+    Folder f;
+    std::vector<Trace> traces;
+    for (int rank : {0, 1}) {
+      Written w = cpu_rank(0, 0, false);
+      for (int k = 0; k < 3; ++k)
+        for (int n = rank; n < 2; ++n)
+          w.event("user_annotation", "gloo:all_reduce", 2, 1000.0 * k + 520 + 100 * n, 50,
+                  "\"Input Dims\":[[48]],\"Input type\":[\"float\"]" +
+                      (numbered ? ",\"Seq\":" + std::to_string(10 * k + n) : std::string()));
+      std::string beside = "\"distributedInfo\":{\"rank\":" + std::to_string(rank) + "},";
+      traces.push_back(read(f, w, beside));
+    }
+    return analysis::beside_one_another(std::move(traces));
+  };
+  TracedRanks job = job_of(true);
+  ASSERT_EQ(job.collectives.size(), 6u);
+  for (const analysis::TracedCollective& c : job.collectives) {
+    EXPECT_EQ(c.arrivals.size(), c.message.sequence % 10 == 0 ? 1u : 2u);
+    EXPECT_EQ(c.end() - c.first(), us(50)) << "at the same time everywhere";
+  }
+  EXPECT_TRUE(job.notes.empty());
+  EXPECT_FALSE(job_of(false).notes.empty());
+}
+
 TEST(Trace, ClocksArePutTogetherAndTheLateRankIsTold) {
   Folder f;
   std::vector<Trace> traces;
