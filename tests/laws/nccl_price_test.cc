@@ -102,7 +102,7 @@ TEST(NcclBuffers, SmallerOnesAreNeverFasterForARing) {
 
 // One GPU a host, so that all hops are alike: a rank's thread block sends two slices a step, each
 // when it has the slice of the step before and is done with its own last one; the last step of a
-// loop only receives. What it received last it copies out of the buffer.
+// loop only receives. The slice that it received last it copies out of the buffer.
 TEST(NcclBuffers, TheRingIsWhatItsSlicesTake) {
   World w("dgx-a100", 4, 1);
   const int n = 4;
@@ -130,7 +130,7 @@ TEST(NcclBuffers, TheRingIsWhatItsSlicesTake) {
             have[s] = free + latency;
           }
       EXPECT_NEAR(static_cast<double>(p.fill.ps),
-                  static_cast<double>(c.chunk) / (nccl::block_rate(w.group) / 2) * 1e3, 1e3);
+                  static_cast<double>(c.chunk) / 2 / (nccl::block_rate(w.group) / 2) * 1e3, 1e3);
       double priced = static_cast<double>((p.total - p.base - p.fill).ps);
       EXPECT_NEAR(priced, free, 1e-6 * free) << buffer << " bytes of buffer, " << loops << " loops";
     }

@@ -276,8 +276,10 @@ class Pricer {
                        hop_rate(g_, p_, level_, g_.inter.exists ? g_.inter : g_.intra));
     protocol_limits(moved);
     bool sliced = simple && !chain;
-    // Nothing goes over a link while a thread block copies the last chunk out of its buffer.
-    if (sliced) fill_ += chunk / (copy_rate(g_) * 1e3);
+    // Nothing goes over a link while a thread block copies the last chunk out of its buffer; of
+    // what came over a network the last slice, since each comes more slowly than the one before is
+    // copied.
+    if (sliced) fill_ += (g_.inter.exists ? message : chunk) / (copy_rate(g_) * 1e3);
     double hidden = sliced ? (chunk - message) * transfer_ / (each * steps) : 0;
     double more = sliced ? std::ceil(each / chunk) - 1 : 0;  // loops
     double seen_intra = std::max(0.0, intra - hidden);
