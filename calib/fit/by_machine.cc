@@ -35,10 +35,12 @@ MachineReport by_machine(const std::vector<CollectiveTable>& tables,
                          const std::vector<TableResult>& results) {
   std::map<std::string, std::array<RowErrors, kSizeRanges.size()>> errors;
   std::map<std::string, std::size_t> count;
+  PriceRatios ratios;
   for (std::size_t i = 0; i < tables.size(); ++i) {
     if (results[i].in_sample) continue;
     ++count[tables[i].machine];
     const std::vector<CollectiveRow> shipped = predict_table(tables[i], tables[i].profile);
+    ratios.add(tables[i].machine, shipped);
     for (std::size_t k = 0; k < kSizeRanges.size(); ++k) {
       RowErrors& e = errors[tables[i].machine][k];
       add_errors(results[i].rows, kSizeRanges[k], e.left_out);
@@ -71,7 +73,7 @@ MachineReport by_machine(const std::vector<CollectiveTable>& tables,
     over.median = analysis::median(medians);
     over.shipped = analysis::median(shipped);
   }
-  out.intervals = price_intervals(tables);
+  out.intervals = ratios.intervals();
   return out;
 }
 

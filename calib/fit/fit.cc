@@ -194,8 +194,7 @@ void fit_half_sums(const std::vector<FitCollectives>& runs, Profile& p) {
 }
 
 constexpr double kSmallMatrix = 16 << 10;  // bytes of one whose product is its operators' calls
-constexpr double kLargeMatrix = 1 << 20;
-constexpr std::int64_t kLarge = 1 << 20;  // bytes of a parameter whose kernels do not count
+constexpr std::int64_t kLarge = 1 << 20;   // bytes of a tensor whose kernels do not count
 
 // What `with` adds to `without`, of a model without computation: {tensors, bytes of each, ranks at
 // once} -> picoseconds.
@@ -252,7 +251,8 @@ void fit_thin_products(const std::vector<FitCollectives>& runs, Fit& out) {
   std::vector<double> found;
   for (const Sample* s : all) {
     const double left = median_ps(*s) - call * static_cast<double>(parameter(*s, "operators"));
-    if (bytes(*s) >= kLargeMatrix && left > 0) found.push_back(1e12 * bytes(*s) / left);
+    if (bytes(*s) >= static_cast<double>(kLarge) && left > 0)
+      found.push_back(1e12 * bytes(*s) / left);
   }
   if (found.empty()) return;
   out.profile.host.small_operator = {std::llround(call)};

@@ -11,13 +11,6 @@ constexpr double kTail = 0.1;
 
 using Ratios = std::map<std::string, std::vector<double>>;  // by machine
 
-std::size_t range_of_size(std::int64_t bytes) {
-  std::size_t out = 0;
-  for (std::size_t k = 0; k < nccl::kPriceSpread.size(); ++k)
-    if (bytes >= nccl::kPriceSpread[k].from) out = k;
-  return out;
-}
-
 // Below which a share of the machines' rows lies; each machine weighs 1, whatever its rows.
 // REQUIRES: one machine at least.
 double quantile(const Ratios& by_machine, const std::string& without, double share) {
@@ -56,17 +49,16 @@ PriceInterval interval_of(const Ratios& ratios) {
   return out;
 }
 
-PriceIntervals price_intervals(const std::vector<CollectiveTable>& tables) {
-  std::array<Ratios, nccl::kPriceSpread.size()> ratios;
-  for (const CollectiveTable& t : tables) {
-    if (in_sample(t.profile, t)) continue;
-    for (const CollectiveRow& row : predict_table(t, t.profile))
-      if (row.available)
-        ratios[range_of_size(row.bytes)][t.machine].push_back(
-            static_cast<double>(row.measured.ps) / static_cast<double>(row.predicted.ps));
-  }
+void PriceRatios::add(const std::string& machine, const std::vector<CollectiveRow>& shipped) {
+  for (const CollectiveRow& row : shipped)
+    if (row.available)
+      by_size_[nccl::spread_index(row.bytes)][machine].push_back(
+          static_cast<double>(row.measured.ps) / static_cast<double>(row.predicted.ps));
+}
+
+PriceIntervals PriceRatios::intervals() const {
   PriceIntervals out;
-  std::transform(ratios.begin(), ratios.end(), out.begin(), interval_of);
+  std::transform(by_size_.begin(), by_size_.end(), out.begin(), interval_of);
   return out;
 }
 

@@ -25,7 +25,14 @@ using PriceIntervals = std::array<PriceInterval, nccl::kPriceSpread.size()>;  //
 // Of measured / predicted of each machine's rows, by machine.
 PriceInterval interval_of(const std::map<std::string, std::vector<double>>& by_machine);
 
-// Tables that a profile was fitted to have no say.
-PriceIntervals price_intervals(const std::vector<CollectiveTable>& tables);
+// Collects rows that are priced with the shipped profiles.
+class PriceRatios {
+ public:
+  void add(const std::string& machine, const std::vector<CollectiveRow>& shipped);
+  PriceIntervals intervals() const;
+
+ private:
+  std::array<std::map<std::string, std::vector<double>>, nccl::kPriceSpread.size()> by_size_;
+};
 
 }  // namespace ddpsim::calib

@@ -133,6 +133,11 @@ for step, (tokens,) in enumerate(batches()):
 """
 
 
+def operations(workload, phase):
+    """Of one sample."""
+    return sum(layer[phase]["flops_per_sample"] for layer in workload["layers"])
+
+
 class Sharded(Case):
     def setUp(self):
         super().setUp()
@@ -190,6 +195,26 @@ class Sharded(Case):
         )
         plan = {"auto_wrap_policy": "block", "sharding_strategy": "full_shard", "system": "fsdp"}
         self.assertEqual(self.described(text)["source"]["plan"], plan)
+
+    def test_fsdp_of_blocks_that_are_checkpointed(self):
+        wrap = "model = FSDP(model, auto_wrap_policy=by_block)\n"
+        each = "for layer in model.layers: FSDP(layer)\nmodel = FSDP(model)\n"
+        check = (
+            "from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as c\n"
+            "c.apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, Block))\n"
+        )
+        plan = {"system": "fsdp", "auto_wrap_policy": "block"}
+        plain = self.fsdp("FSDP(model, auto_wrap_policy=by_block)")
+        for made in (wrap + check, check + each, each + check):
+            with self.subTest(made):
+                said = self.described(FSDP.replace("MADE", made))
+                self.assertEqual(said["source"]["plan"], plan)
+                shapes = [[t["shape"] for t in w["tensors"]] for w in (said, plain)]
+                self.assertEqual(*shapes)
+                # Forward of the blocks runs once more, and nothing else: twice two products each.
+                more = operations(said, "backward") - operations(plain, "backward")
+                self.assertEqual(more, 6 * 2 * 2 * 16 * 64 * 256)
+                self.assertEqual(operations(said, "forward"), operations(plain, "forward"))
 
     def test_the_model_is_the_one_without_it(self):
         plain, sharded = self.described(PLAIN), self.fsdp("FSDP(model, auto_wrap_policy=by_block)")

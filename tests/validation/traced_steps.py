@@ -42,6 +42,10 @@ def rows(ddpsim):
         }
 
 
+def errors_of(found, clean):
+    return [abs(r["error"]) for r in found if r["clean"] == clean]
+
+
 def main():
     found = sorted(rows(sys.argv[1]), key=lambda r: r["error"])
     for r in found:
@@ -51,7 +55,7 @@ def main():
         )
     failed = False
     for clean in (True, False):
-        errors = [abs(r["error"]) for r in found if r["clean"] == clean]
+        errors = errors_of(found, clean)
         if not errors:
             continue
         print(

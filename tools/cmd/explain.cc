@@ -172,8 +172,8 @@ std::string nccl_text(const NcclQuestion& q, const NcclAnswer& a, const std::str
       to_string(mine.price.fill), to_string(mine.price.transfer));
   const nccl::PriceRange likely = nccl::range_of(mine.price.total, a.bytes);
   out += fmt::format(
-      "80 % of published rows of this size, on machines that the price had not seen, would be {} "
-      "to {} (ddpsim validate --collectives).\n",
+      "Likely: {} to {}, as 80 % of the published rows of such sizes took beside their price "
+      "(ddpsim validate --collectives).\n",
       to_string(likely.low), to_string(likely.high));
   if (best.price.total < mine.price.total)
     out += fmt::format(

@@ -13,6 +13,7 @@ from typing import Any, Dict, Tuple
 import torch
 import torch.distributed as dist
 from ddpsim_sharded_script import Given
+from ddpsim_stand_ins import DEVICES, Anything, returns
 from ddpsim_wrapped import Asked, Stopped, module_of
 from torch import nn
 from torch.utils.data import DataLoader
@@ -229,28 +230,15 @@ def deepspeed_modules(asked: Asked) -> Dict[str, Any]:
     def init_distributed(*args: Any, **kwargs: Any) -> None:
         dist.init_process_group("nccl")
 
-    class Quiet:
-        """A context in which weights are made, or gathered: whole, without memory."""
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            pass
-
-        def __enter__(self) -> "Quiet":
-            return self
-
-        def __exit__(self, *error: Any) -> None:
-            pass
-
     def adam(params: Any, *args: Any, adamw_mode: bool = True, adam_w_mode: bool = True,
              lr: float = 1e-3, **options: Any) -> Any:  # fmt: skip
         kept = {k: v for k, v in options.items() if k in ("betas", "eps", "weight_decay")}
         kind = torch.optim.AdamW if adamw_mode and adam_w_mode else torch.optim.Adam
         return kind(params, lr=lr, **kept)
 
-    zero = {"Init": Quiet, "GatheredParameters": Quiet}
+    zero = {"Init": Anything, "GatheredParameters": Anything}  # weights are whole, without memory
     adams = {"FusedAdam": adam, "DeepSpeedCPUAdam": adam}
-    logger = {"logger": logging.getLogger("deepspeed"), "log_dist": lambda *a, **k: None,
-              "safe_get_full_grad": lambda *a, **k: None}  # fmt: skip
+    logger = {"logger": logging.getLogger("deepspeed"), "log_dist": returns(None)}
     top = {
         "initialize": initialize,
         "add_config_arguments": add_config_arguments,
@@ -297,44 +285,35 @@ def horovod_modules(asked: Asked) -> Dict[str, Any]:
         elif groups:
             asked.note("lists of parameters in groups are left out: --set groups=N makes N")
         for name in ("synchronize", "set_backward_passes_per_step"):
-            setattr(optimizer, name, lambda *a, **k: None)
-        optimizer.skip_synchronize = lambda: contextlib.nullcontext()
+            setattr(optimizer, name, returns(None))
+        optimizer.skip_synchronize = contextlib.nullcontext
         return optimizer
 
     def same(value: Any, *args: Any, **kwargs: Any) -> Any:
         return value
 
-    def nothing(*args: Any, **kwargs: Any) -> None:
-        return None
-
-    host = lambda *a, **k: min(asked.ranks, 8)  # noqa: E731
     top = {
         "init": init,
-        "shutdown": nothing,
-        "rank": lambda: 0,
-        "local_rank": lambda: 0,
-        "cross_rank": lambda: 0,
-        "size": lambda: asked.ranks,
-        "local_size": host,
-        "is_initialized": lambda: True,
-        "nccl_built": lambda: True,
-        "mpi_built": lambda: True,
-        "mpi_threads_supported": lambda: True,
+        "size": returns(asked.ranks),
+        "local_size": returns(min(asked.ranks, DEVICES)),
         "DistributedOptimizer": distributed,
-        "broadcast_parameters": nothing,
-        "broadcast_optimizer_state": nothing,
-        "broadcast_object": same,
-        "broadcast": same,
-        "allreduce": same,
-        "allreduce_": same,
-        "allgather": same,
         "allgather_object": lambda value, *a, **k: [value] * asked.ranks,
-        "barrier": nothing,
-        "join": lambda *a, **k: asked.ranks - 1,
-        "Average": "Average",
-        "Sum": "Sum",
-        "Adasum": "Adasum",
+        "join": returns(asked.ranks - 1),
         "Compression": Given(none="none", fp16="fp16"),
+        **{name: name for name in ("Average", "Sum", "Adasum")},
+        **{name: returns(0) for name in ("rank", "local_rank", "cross_rank")},
+        **{
+            name: returns(True)
+            for name in "is_initialized nccl_built mpi_built mpi_threads_supported".split()
+        },
+        **{
+            name: returns(None)
+            for name in "shutdown barrier broadcast_parameters broadcast_optimizer_state".split()
+        },
+        **{
+            name: same
+            for name in "broadcast broadcast_object allreduce allreduce_ allgather".split()
+        },
     }
     return {
         "horovod": module_of("horovod", {}, "Horovod"),

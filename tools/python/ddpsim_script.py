@@ -66,6 +66,7 @@ class Watch:
         self.optimizer: Optional[Optimizer] = None  # that stepped
         self.tracer: Optional[LiveTracer] = None  # of the step in progress
         self.depth = 0  # of modules that run
+        self.backwards = False  # whether backward runs
         self.micro_steps = 0  # backward passes since the last step of the optimizer
         self.accumulation = 1
         self.batch = 0  # of the step in progress
@@ -132,6 +133,9 @@ class Watch:
 
     def backward(self, tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
         """In place of ``torch.autograd.backward``."""
+        if self.backwards:  # of a checkpoint, inside of the step's own
+            self.original_backward(tensors, grad_tensors, *args, **kwargs)
+            return
         losses = list(tensors_in([tensors]))
         if self.tracer is None:
             self.micro_steps += 1
@@ -140,8 +144,12 @@ class Watch:
         if not self.tracer.in_backward:
             self.micro_steps += 1
         gradients = [self.tracer.begin_backward(loss) for loss in losses]
-        with self.tracer:
-            self.original_backward(losses, gradients, *args, **kwargs)
+        self.backwards = True
+        try:
+            with self.tracer:
+                self.original_backward(losses, gradients, *args, **kwargs)
+        finally:
+            self.backwards = False
 
     def check_micro_steps(self) -> None:
         if self.micro_steps > MICRO_STEPS:

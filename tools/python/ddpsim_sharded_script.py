@@ -118,7 +118,8 @@ def shard_degree(mesh: Any) -> Optional[int]:
 def is_block(model: nn.Module, module: nn.Module) -> bool:
     """Whether it is one of a list, as ddpsim's repeated blocks are."""
     name = next((n for n, m in model.named_modules() if m is module), "")
-    return name.rpartition(".")[2].isdigit()
+    own = [part for part in name.split(".") if part != "_checkpoint_wrapped_module"]
+    return own[-1:] != [] and own[-1].isdigit()
 
 
 class Units:
@@ -363,7 +364,7 @@ def stand_in_for_checkpointing() -> None:
                 " give it check_fn"
             )
         chosen = [(n, m) for n, m in model.named_modules() if n and check_fn(m)]
-        for name, module in chosen:
+        for name, module in reversed(chosen):  # what is inside first: names stay until then
             parent, _, last = name.rpartition(".")
             setattr(model.get_submodule(parent), last, checkpoint_wrapper_fn(module))
 
@@ -405,7 +406,7 @@ def sharding_modules(asked: Asked) -> Dict[str, Any]:
         return torch.cuda.amp.GradScaler(enabled=kwargs.get("enabled", True))
 
     dtypes = ("param_dtype", "reduce_dtype", "buffer_dtype")
-    first: Dict[str, Any] = {
+    known: Dict[str, Any] = {
         "FullyShardedDataParallel": fsdp,
         "MixedPrecision": record_of("MixedPrecision", *dtypes),
         "MixedPrecisionPolicy": record_of("MixedPrecisionPolicy", *dtypes[:2]),
@@ -429,13 +430,13 @@ def sharding_modules(asked: Asked) -> Dict[str, Any]:
             for name in "transformer_auto_wrap_policy size_based_auto_wrap_policy"
             " always_wrap_policy lambda_auto_wrap_policy _or_policy".split()
         },
+        **fsdp2_functions(asked),
     }
-    second = {**first, **fsdp2_functions(asked)}
     meshes = {
         "DeviceMesh": Mesh,
         "init_device_mesh": lambda device, shape, **named: Mesh(device, shape, **named),
     }
-    out = {name: module_of(name, {**first, **second}, "FSDP") for name in FSDP1}
-    out.update({name: module_of(name, second, "FSDP2") for name in FSDP2})
+    out = {name: module_of(name, known, "FSDP") for name in FSDP1}
+    out.update({name: module_of(name, known, "FSDP2") for name in FSDP2})
     out.update({name: module_of(name, meshes, "a mesh of ranks") for name in MESHES})
     return out

@@ -1,8 +1,10 @@
-// How far NCCL's collectives are from their price on machines that the price has not seen.
+// How far NCCL's collectives were from the shipped profiles' price on the machines of published
+// tables.
 #pragma once
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "sim/units/units.h"
@@ -24,19 +26,23 @@ inline constexpr std::array<PriceSpread, 4> kPriceSpread{{{"< 1 MiB", 0, 0.871, 
                                                           {"16-128 MiB", 16 << 20, 0.817, 1.291},
                                                           {">= 128 MiB", 128 << 20, 0.818, 1.087}}};
 
+inline std::size_t spread_index(std::int64_t bytes) {
+  std::size_t out = 0;
+  while (out + 1 < kPriceSpread.size() && bytes >= kPriceSpread[out + 1].from) ++out;
+  return out;
+}
+
 struct PriceRange {
   Duration low;
   Duration high;
 };
 // 80 % of machines take so long for a collective of this price.
 inline PriceRange range_of(Duration price, Bytes size) {
-  const PriceSpread* spread = &kPriceSpread.front();
-  for (const PriceSpread& s : kPriceSpread)
-    if (size.count >= s.from) spread = &s;
+  const PriceSpread& spread = kPriceSpread[spread_index(size.count)];
   auto times = [&](double factor) {
     return Duration{std::llround(static_cast<double>(price.ps) * factor)};
   };
-  return {times(spread->low), times(spread->high)};
+  return {times(spread.low), times(spread.high)};
 }
 
 }  // namespace ddpsim::nccl
