@@ -389,6 +389,42 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
   return g;
 }
 
+Graphs find_all(const Node& node, int nodes, const Machine& m, bool collnet) {
+  int cc = m.compute_capability;
+  Graphs out;
+  ChannelGraph& ring = out[GraphId::Ring];
+  ChannelGraph& tree = out[GraphId::Tree];
+  bool network = nodes > 1;
+  Reach reach(node);
+  Finder finder(node, m, reach, network);
+  int found = 0;
+  if (node.gpus > 1 || network) {
+    int least = m.version.has(Change::TwoRingsOfTwoDomains) && two_domains(node) ? 2 : 1;
+    ring = graph_of(finder.find(Shape::Ring, least, kMostChannels), node, network);
+    if (ring.channels == 0) fall_back(ring, node, network);
+    found = ring.channels;
+    tree = graph_of(finder.find(Shape::Balanced, found, found), node, network);
+    if (tree.channels == 0) fall_back(tree, node, network);
+    // Rings and trees have equally many channels (src/init.cc).
+    auto both = static_cast<std::size_t>(std::min(ring.channels, tree.channels));
+    keep(ring, both);
+    keep(tree, both);
+  }
+  bool fell_back = ring.bw_intra <= kFallbackBandwidth;
+  if (node.nvswitch && cc >= 90 && node.gpus > 1) {
+    out[GraphId::Nvls] = nvls(node, nodes, m);
+    out[GraphId::Nvls].type_inter = ring.type_inter;
+  }
+  if (collnet && nodes > 1 && !fell_back) {
+    out[GraphId::CollnetChain] = graph_of(finder.find(Shape::Plain, found, found), node, network);
+    out[GraphId::CollnetDirect] = ring;
+    out[GraphId::CollnetDirect].pattern = Pattern::CollnetDirect;
+    for (PathType t : node.gpu_path)
+      out[GraphId::CollnetDirect].type_intra = std::max(out[GraphId::CollnetDirect].type_intra, t);
+  }
+  return out;
+}
+
 }  // namespace
 
 double link_bandwidth(Wire wire, double raw, const Machine& m) {
@@ -425,38 +461,18 @@ double link_bandwidth(Wire wire, double raw, const Machine& m) {
 }
 
 Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet) {
-  int cc = m.compute_capability;
-  Graphs out;
-  ChannelGraph& ring = out[GraphId::Ring];
-  ChannelGraph& tree = out[GraphId::Tree];
-  bool network = nodes > 1;
-  Reach reach(node);
-  Finder finder(node, m, reach, network);
-  int found = 0;
-  if (node.gpus > 1 || network) {
-    int least = m.version.has(Change::TwoRingsOfTwoDomains) && two_domains(node) ? 2 : 1;
-    ring = graph_of(finder.find(Shape::Ring, least, kMostChannels), node, network);
-    if (ring.channels == 0) fall_back(ring, node, network);
-    found = ring.channels;
-    tree = graph_of(finder.find(Shape::Balanced, found, found), node, network);
-    if (tree.channels == 0) fall_back(tree, node, network);
-    // Rings and trees have equally many channels (src/init.cc).
-    auto both = static_cast<std::size_t>(std::min(ring.channels, tree.channels));
-    keep(ring, both);
-    keep(tree, both);
-  }
-  bool fell_back = ring.bw_intra <= kFallbackBandwidth;
-  if (node.nvswitch && cc >= 90 && node.gpus > 1) {
-    out[GraphId::Nvls] = nvls(node, nodes, m);
-    out[GraphId::Nvls].type_inter = ring.type_inter;
-  }
-  if (collnet && nodes > 1 && !fell_back) {
-    out[GraphId::CollnetChain] = graph_of(finder.find(Shape::Plain, found, found), node, network);
-    out[GraphId::CollnetDirect] = ring;
-    out[GraphId::CollnetDirect].pattern = Pattern::CollnetDirect;
-    for (PathType t : node.gpu_path)
-      out[GraphId::CollnetDirect].type_intra = std::max(out[GraphId::CollnetDirect].type_intra, t);
-  }
+  // Communicators of alike hosts, one behind another, ask the same.
+  struct Asked {
+    Node node;
+    int nodes = 0;
+    Machine machine;
+    bool collnet = false;
+    Graphs graphs;
+  };
+  thread_local Asked last;
+  if (last.nodes != nodes || last.collnet != collnet || last.machine != m || last.node != node)
+    last = {node, nodes, m, collnet, find_all(node, nodes, m, collnet)};
+  Graphs out = last.graphs;
   for (ChannelGraph& g : out) g.latency_inter = latency_inter;
   return out;
 }

@@ -32,6 +32,7 @@ struct Node {
   std::size_t at(int gpu, int nic) const {
     return static_cast<std::size_t>(gpu * nics + nic);
   }  // in the lists of [gpu * nics + nic]
+  bool operator==(const Node&) const = default;
 };
 
 // What NCCL's numbers of a node's links, and its search, depend on.
@@ -42,6 +43,7 @@ struct Machine {
   int cross_nic = 2;  // NCCL_CROSS_NIC: rings leave by the NIC that they came by (0), by any (1),
                       // or by any where that is faster, two rings exchanging their NICs (2)
   bool rccl = false;  // RCCL's numbers (rccl.h)
+  bool operator==(const Machine&) const = default;
 };
 // NCCL's number for a link of this raw rate, GB/s. Sources: topo.h (LOC_BW, SM*_NVLINK_BW,
 // *_QPI_BW, AMD_BW, ARM_BW, PCI), NIC: speed / 8. Between CPUs NCCL has one number for each make,

@@ -250,6 +250,7 @@ class Version {
   }
   // Whether the cost model of this very version was read.
   constexpr bool is_known() const { return release_.minor >= 19 && release_.minor <= 30; }
+  bool operator==(const Version&) const = default;
   friend std::string to_string(Version v);  // "2.28"
 
  private:

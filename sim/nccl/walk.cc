@@ -15,7 +15,8 @@ Walk::Walk(const Node& node, const Machine& machine, const Reach& reach, bool ne
       network_(network),
       capacity_(node, machine),
       nic_left_(static_cast<std::size_t>(node.nics), node.nic_bandwidth),
-      visited_(static_cast<std::size_t>(node.gpus), 0) {}
+      visited_(static_cast<std::size_t>(node.gpus), 0),
+      nearest_(visited_.size() * static_cast<std::size_t>(node.nics + 1)) {}
 
 int Walk::look(const Channels& wanted, Channels& best, int tries) {
   now_ = wanted;
@@ -191,7 +192,11 @@ void Walk::leave_by(int gpu, int nic, const Step& s) {
 void Walk::go_on(int gpu, const Step& s) {
   if (s.order == Order::Numbers) return go_to(gpu, s.at + 1, s);
   if (s.order == Order::Replay) return go_to(gpu, order_at(now_.count - 1, s.at + 1), s);
-  for (int next : next_gpus(gpu, s)) go_to(gpu, next, s);
+  std::size_t first = next_.size();
+  add_next_gpus(gpu, s);
+  for (std::size_t i = first, end = next_.size(); i < end && tries_ > 0; ++i)
+    go_to(gpu, next_[i], s);
+  next_.resize(first);
 }
 
 void Walk::go_to(int from, int to, const Step& s) {
@@ -217,51 +222,60 @@ void Walk::close(int gpu, const Step& s) {
   now_.hops -= reach_.between(gpu, first).hops;
 }
 
-// Where the channel has to come back to its NIC, by what the NIC gives each GPU: first the best of
-// them, if it leaves by the next one, else, where all are alike inside the node, last. Then fast
-// ways inside, short ones, and GPUs in order of number, going round.
-std::vector<int> Walk::next_gpus(int gpu, const Step& s) const {
-  bool to_nic = s.leave != -1;
-  std::uint64_t bit = std::uint64_t{1} << now_.count;
-  int n = node_.gpus;
-  int nic = to_nic ? nth(now_.nics, now_.count)[0] : -1;
+// The other GPUs as a channel from `gpu` tries them: by what `nic` gives each of them (-1: no
+// matter), then fast ways inside, short ones, and in order of number, going round.
+const std::vector<int>& Walk::nearest_first(int gpu, int nic) {
+  std::vector<int>& out = nth(nearest_, gpu * (node_.nics + 1) + nic + 1);
+  if (!out.empty()) return out;
   using Key = std::tuple<int, int, int, int, int, int>;
   std::vector<Key> keys;
-  keys.reserve(static_cast<std::size_t>(n));
-  for (int i = 1; i < n; ++i) {
-    int g = (gpu + i) % n;
-    if (nth(visited_, g) & bit) continue;
+  for (int i = 1; i < node_.gpus; ++i) {
+    int g = (gpu + i) % node_.gpus;
     const Reached& inside = reach_.between(gpu, g);
-    Reached from = to_nic ? reach_.from_nic(g, nic) : Reached{};
+    Reached from = nic >= 0 ? reach_.from_nic(g, nic) : Reached{};
     keys.emplace_back(-static_cast<int>(from.rate), from.hops, -static_cast<int>(inside.rate),
                       inside.hops, i, g);
   }
   std::sort(keys.begin(), keys.end());
-  bool alike = std::all_of(keys.begin(), keys.end(), [&](const Key& k) {
-    return std::get<2>(k) == std::get<2>(keys.front()) &&
-           std::get<3>(k) == std::get<3>(keys.front());
-  });
-  if (to_nic && s.leave != s.at + 1 && alike) std::reverse(keys.begin(), keys.end());
-  std::vector<int> out;
-  out.reserve(keys.size());
   for (const Key& k : keys) out.push_back(std::get<5>(k));
-  if (!node_.nvswitch) return out;
-  // On a switch neighbours come first, and since 2.21 alone.
-  int before = (gpu + n - 1) % n;
-  int after = (gpu + 1) % n;
-  std::vector<int> first{after};
-  if (ring()) first = {after, before};
-  if (now_.shape == Shape::Balanced) first = {before, after};
-  if (before == after) first.resize(1);
-  std::size_t found = 0;
-  for (int g : first) {
-    auto it = std::find(out.begin(), out.end(), g);
-    if (it == out.end()) continue;
-    std::rotate(out.begin(), it, it + 1);
-    ++found;
-  }
-  if (machine_.version.has(Change::OnSwitchesNeighboursOnly)) out.resize(found);
   return out;
+}
+
+// Where the channel has to come back to its NIC, first the GPU that is best for that, if it leaves
+// by the next one, else, where all are alike inside the node, last. Puts them behind next_.
+void Walk::add_next_gpus(int gpu, const Step& s) {
+  std::size_t first = next_.size();
+  if (node_.nvswitch && machine_.version.has(Change::OnSwitchesNeighboursOnly))
+    return add_neighbours(gpu, first);
+  bool to_nic = s.leave != -1;
+  for (int g : nearest_first(gpu, to_nic ? nth(now_.nics, now_.count)[0] : -1))
+    if (!taken(g)) next_.push_back(g);
+  auto begin = next_.begin() + static_cast<std::ptrdiff_t>(first);
+  if (to_nic && s.leave != s.at + 1 && std::all_of(begin, next_.end(), [&](int g) {
+        const Reached& a = reach_.between(gpu, *begin);
+        const Reached& b = reach_.between(gpu, g);
+        return static_cast<int>(a.rate) == static_cast<int>(b.rate) && a.hops == b.hops;
+      }))
+    std::reverse(begin, next_.end());
+  if (node_.nvswitch) add_neighbours(gpu, first);
+}
+
+// On a switch neighbours come first, and since 2.21 alone. The last that is put in front leads.
+void Walk::add_neighbours(int gpu, std::size_t first) {
+  int before = (gpu + node_.gpus - 1) % node_.gpus;
+  int after = (gpu + 1) % node_.gpus;
+  auto put_first = [&](int g) {
+    if (g == gpu || taken(g)) return;
+    auto begin = next_.begin() + static_cast<std::ptrdiff_t>(first);
+    auto it = std::find(begin, next_.end(), g);
+    if (it == next_.end())
+      next_.insert(begin, g);
+    else
+      std::rotate(begin, it, it + 1);
+  };
+  if (now_.shape == Shape::Balanced) put_first(before);
+  put_first(after);
+  if (ring() && before != after) put_first(before);
 }
 
 }  // namespace ddpsim::nccl

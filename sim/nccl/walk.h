@@ -71,7 +71,10 @@ class Walk {
   void close(int gpu, const Step& s);
   void complete();
   bool may_leave(int nic, int start, int at) const;
-  std::vector<int> next_gpus(int gpu, const Step& s) const;
+  void add_next_gpus(int gpu, const Step& s);
+  void add_neighbours(int gpu, std::size_t first);
+  const std::vector<int>& nearest_first(int gpu, int nic);
+  bool taken(int gpu) const { return (nth(visited_, gpu) >> now_.count & 1) != 0; }
   int& order_at(int channel, int step) { return nth(now_.order, channel * node_.gpus + step); }
   PathType path(int a, int b) const { return nth(node_.gpu_path, a * node_.gpus + b); }
   bool ring() const { return now_.shape == Shape::Ring; }
@@ -82,8 +85,10 @@ class Walk {
   const Reach& reach_;
   bool network_;
   Capacity capacity_;
-  std::vector<double> nic_left_;        // whole GB/s that channels begin with
-  std::vector<std::uint64_t> visited_;  // of each GPU, a bit for each channel
+  std::vector<double> nic_left_;           // whole GB/s that channels begin with
+  std::vector<std::uint64_t> visited_;     // of each GPU, a bit for each channel
+  std::vector<std::vector<int>> nearest_;  // [gpu * (nics + 1) + nic + 1], filled when asked for
+  std::vector<int> next_;                  // GPUs to go on to, of all steps that are open
   Channels now_;
   Channels* best_ = nullptr;
   int tries_ = 0;
