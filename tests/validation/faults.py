@@ -43,7 +43,8 @@ def gate(ddpsim, *more):
 
 def main():
     ddpsim = sys.argv[1]
-    # That both pass with every mechanism in place is validation.gate's and validation.steps'.
+    # That both pass with every mechanism in place is of validation.reports_accuracy and
+    # validation.steps.
     failed, why = gate(ddpsim, "--steps", "--without", "burst")
     if failed:
         sys.exit("published steps, which have no token buckets, notice that they are gone:\n" + why)

@@ -102,6 +102,16 @@ std::string nccl_csv(const NcclQuestion& q, const NcclAnswer& a) {
   return out;
 }
 
+// Of one process for all GPUs of a host.
+struct Launches {
+  int gpus = 1;
+  Duration time;
+};
+Launches launches_of(const NcclQuestion& q, const nccl::Choice& choice) {
+  int gpus = nccl::most_of_a_host(*q.group);
+  return {gpus, nccl::launches(*q.group, q.hardware.profile, choice, gpus)};
+}
+
 io::OrderedJson nccl_json(const NcclQuestion& q, const NcclAnswer& a, const std::string& graph) {
   const Hardware& h = q.hardware;
   io::OrderedJson list = io::OrderedJson::array();
@@ -125,6 +135,10 @@ io::OrderedJson nccl_json(const NcclQuestion& q, const NcclAnswer& a, const std:
   io::OrderedJson j = {{"operation", name_of(a.op)}, {"bytes", a.bytes.count},
                        {"cluster", h.cluster.name},  {"profile", h.profile.name},
                        {"ranks", q.ranks},           {"candidates", list}};
+  const Row& mine =
+      *std::find_if(a.rows.begin(), a.rows.end(), [&](const Row& r) { return a.is_chosen(r); });
+  const Launches own = launches_of(q, mine.choice);
+  j["launches"] = {{"gpus_per_process", own.gpus}, {"ps", own.time.ps}};
   j["changes"] = switches_json(switches_of(*q.group, h.profile, a.op));
   j["rendezvous"] = rendezvous_json(rendezvous_of(*q.group, h.profile, a.op));
   if (!a.composed.empty()) j["made_of_calls"] = composed_json(a.composed, graph);
@@ -175,6 +189,12 @@ std::string nccl_text(const NcclQuestion& q, const NcclAnswer& a, const std::str
       "Likely: {} to {}, as 80 % of the published rows of such sizes took beside their price "
       "(ddpsim validate --collectives).\n",
       to_string(likely.low), to_string(likely.high));
+  const Launches own = launches_of(q, mine.choice);
+  if (own.gpus > 1 && own.time > mine.price.total)
+    out += fmt::format(
+        "One process that launches it on all {} GPUs of a host (nccl-tests -g {}) takes {} for "
+        "that: so much nccl-tests would show.\n",
+        own.gpus, own.gpus, to_string(own.time));
   if (best.price.total < mine.price.total)
     out += fmt::format(
         "By ddpsim's price {} would take {:.0f} % less. To try it: NCCL_ALGO={} NCCL_PROTO={}, or "

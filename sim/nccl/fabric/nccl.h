@@ -117,8 +117,14 @@ Price price_of(const Group& g, const Profile& p, Level level, Operation op, cons
 // Bytes per picosecond of a link. Without GPUDirect (`staging`) a rank's proxy thread copies every
 // byte that it sends or receives between the network's buffers and the GPU's.
 double link_rate(const Group& g, const Profile& p, Level level, topology::LinkId link);
+// The most GPUs of one host.
+int most_of_a_host(const Group& g);
+// What one process takes to launch an operation on all of its GPUs, one after another: the
+// profile's launch of a kernel, and what NCCL writes for each channel.
+Duration launches(const Group& g, const Profile& p, const Choice& choice, int gpus_per_process);
 // What nccl-tests would print: collectives one after another from one thread a process. Launches of
 // the next are made while the last one runs, so that the longer of the two counts.
-Duration nccl_tests_time(const Profile& p, const Price& price, int gpus_per_process);
+Duration nccl_tests_time(const Group& g, const Profile& p, const Price& price, const Choice& choice,
+                         int gpus_per_process);
 
 }  // namespace ddpsim::nccl

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "sim/nccl/fabric/terms.h"
+#include "sim/topology/hop_routes.h"
 
 namespace ddpsim::nccl {
 namespace {
@@ -141,6 +142,12 @@ namespace {
 double copy_rate(const Group& g) {
   return block_rate(g) / 2;
 }
+
+// Microseconds that a chunk takes to get going, which no other hides: a thread block copies the
+// heads' chunks one after another (MODEL.md 7.3).
+constexpr double kChunkUs = 0.62;
+// NCCL's latency of NVLS is of eight GPUs, and has the first chunk's in and out in it.
+constexpr double kWindowsChunksUs = 2 * 8 * kChunkUs;
 
 }  // namespace
 
@@ -327,6 +334,11 @@ class Pricer {
       return hop.exists ? step(hop, c_.algorithm, message) : 0;
     };
     bool all_reduce = op_ == Operation::AllReduce;
+    auto switched = [&] { return std::max(0.0, latency(g_.window, 0) - kWindowsChunksUs); };
+    auto copied = [&] {
+      double each = 1 / (copy_rate(g_) * 1e3) + kChunkUs / static_cast<double>(c_.chunk);
+      return channels / each;
+    };
     switch (c_.algorithm) {
       case Algorithm::Tree:
         t.pipeline = Pipeline::Tree;
@@ -352,17 +364,19 @@ class Pricer {
         t.piece *= g_.system.heads();
         t.inside = nvls_factor();
         // Once for all that the switch does, in one stage or in two.
-        t.inside_us = latency(g_.window, 0) / (all_reduce && g_.nodes.size() > 1 ? 2 : 1);
+        t.inside_us = switched() / (all_reduce && g_.nodes.size() > 1 ? 2 : 1);
         t.between_us = latency(g_.inter, 0);
-        t.blocks = t.copies = channels * copy_rate(g_) * 1e3;
+        t.blocks = channels * copy_rate(g_) * 1e3;
+        t.copies = copied();
         break;
       case Algorithm::NvlsTree:
         t.pipeline = Pipeline::NvlsTree;
         t.piece *= g_.system.heads();
         t.inside = nvls_factor();
-        t.inside_us = latency(g_.window, 0) / 2;
+        t.inside_us = switched() / 2;
         t.between_us = latency(g_.inter, static_cast<double>(c_.chunk));
-        t.blocks = t.copies = channels * copy_rate(g_) * 1e3;
+        t.blocks = channels * copy_rate(g_) * 1e3;
+        t.copies = copied();
         break;
       case Algorithm::CollnetDirect:
       case Algorithm::CollnetChain: {
@@ -478,8 +492,26 @@ void set_times(Price& price, double base, double steps, double fill, double tran
   price.bus_bytes_per_s = bus_bytes / (static_cast<double>(price.total.ps) / 1e12);
 }
 
-Duration nccl_tests_time(const Profile& p, const Price& price, int gpus_per_process) {
-  return std::max(price.total, p.host.launch * gpus_per_process);
+int most_of_a_host(const Group& g) {
+  std::size_t most = 0;
+  for (const std::vector<int>& ranks : topology::ranks_by_host(*g.fabric, g.devices))
+    most = std::max(most, ranks.size());
+  return static_cast<int>(most);
+}
+
+// Microseconds of a host for each channel (MODEL.md 7.3).
+constexpr double kChannelsOwnWorkUs = 0.155;
+constexpr double kChannelsBatchUs = 0.05;
+
+Duration launches(const Group& g, const Profile& p, const Choice& choice, int gpus_per_process) {
+  double channel =
+      g.settings.version.has(Change::WorkSharedByChannels) ? kChannelsBatchUs : kChannelsOwnWorkUs;
+  return (p.host.launch + from_us(channel * choice.channels)) * gpus_per_process;
+}
+
+Duration nccl_tests_time(const Group& g, const Profile& p, const Price& price, const Choice& choice,
+                         int gpus_per_process) {
+  return std::max(price.total, launches(g, p, choice, gpus_per_process));
 }
 
 }  // namespace ddpsim::nccl

@@ -21,8 +21,8 @@ struct PriceSpread {
   double low;
   double high;
 };
-inline constexpr std::array<PriceSpread, 4> kPriceSpread{{{"< 1 MiB", 0, 0.871, 1.77},
-                                                          {"1-16 MiB", 1 << 20, 0.866, 1.563},
+inline constexpr std::array<PriceSpread, 4> kPriceSpread{{{"< 1 MiB", 0, 0.86, 1.77},
+                                                          {"1-16 MiB", 1 << 20, 0.88, 1.563},
                                                           {"16-128 MiB", 16 << 20, 0.817, 1.291},
                                                           {">= 128 MiB", 128 << 20, 0.818, 1.087}}};
 
