@@ -460,19 +460,13 @@ double link_bandwidth(Wire wire, double raw, const Machine& m) {
   return raw;
 }
 
-Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet) {
-  // Communicators of alike hosts, one behind another, ask the same.
-  struct Asked {
-    Node node;
-    int nodes = 0;
-    Machine machine;
-    bool collnet = false;
-    Graphs graphs;
-  };
-  thread_local Asked last;
-  if (last.nodes != nodes || last.collnet != collnet || last.machine != m || last.node != node)
-    last = {node, nodes, m, collnet, find_all(node, nodes, m, collnet)};
-  Graphs out = last.graphs;
+Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet,
+              LastSearch* last) {
+  LastSearch own;
+  LastSearch& of = last ? *last : own;
+  if (of.nodes != nodes || of.collnet != collnet || of.machine != m || of.node != node)
+    of = {node, nodes, m, collnet, find_all(node, nodes, m, collnet)};
+  Graphs out = of.graphs;
   for (ChannelGraph& g : out) g.latency_inter = latency_inter;
   return out;
 }

@@ -55,6 +55,16 @@ double link_bandwidth(Wire wire, double raw_gb_per_s, const Machine& m);
 // Graphs of `nodes` such nodes. Rings always have a channel, and trees where there are two ranks:
 // one of 0.1 GB/s where nothing is found, as in NCCL. Channels 0: the algorithm has none.
 // `latency_inter`: of the network plugin.
-Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet);
+// `last`: communicators of alike hosts, one behind another, ask the same; what was found is kept
+// there, and taken from there.
+struct LastSearch {
+  Node node;
+  int nodes = 0;
+  Machine machine;
+  bool collnet = false;
+  Graphs graphs;
+};
+Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet,
+              LastSearch* last = nullptr);
 
 }  // namespace ddpsim::nccl

@@ -297,8 +297,8 @@ TEST(NcclPipelines, PayLatenciesAndThreads) {
     EXPECT_NEAR(static_cast<double>(
                     nccl::price_of(*c.nccl, m.profile, Level::Mid, op, *choice, {8}).total.ps) /
                     1e6,
-                25, 0.5)
-        << name_of(op);
+                15.1, 0.5)
+        << name_of(op) << ": NCCL's 25 us, less the first chunks of eight heads in and out";
   }
   for (const char* algorithm : {"tree", "ring"}) {
     Machine m("hgx-h100", 1);

@@ -7,6 +7,7 @@
 
 #include "sim/nccl/fabric/terms.h"
 #include "sim/nccl/nth.h"
+#include "sim/nccl/search.h"
 #include "sim/topology/hop_routes.h"
 
 namespace ddpsim::nccl {
@@ -68,9 +69,10 @@ bool add_stage(const Group& whole, const std::vector<Group>& groups, const Profi
 
 std::vector<Group> communicators(const Group& whole, const Groups& groups) {
   std::vector<Group> out;
+  LastSearch last;
   for (const std::vector<int>& devices : groups)
-    out.push_back(
-        make_group(*whole.fabric, devices, whole.settings, whole.system.compute_capability));
+    out.push_back(make_group(*whole.fabric, devices, whole.settings,
+                             whole.system.compute_capability, nullptr, &last));
   return out;
 }
 

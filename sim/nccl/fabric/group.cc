@@ -339,7 +339,7 @@ Problem check_nodes(const topology::Fabric& fabric, const std::vector<int>& devi
 }
 
 Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
-                 int compute_capability, const Graphs* found) {
+                 int compute_capability, const Graphs* found, LastSearch* last) {
   Group g;
   g.fabric = &fabric;
   g.devices = std::move(devices);
@@ -378,7 +378,7 @@ Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Setti
     s.graphs = search(
         node, s.nodes, machine,
         g.settings.version.has(Change::NetworkLatencyOfPlugin) ? facts.net_latency : Duration{},
-        s.collnet);
+        s.collnet, last);
   if (found && !nics.empty()) {  // which names NICs by their own numbers
     nics.resize(static_cast<std::size_t>(fabric.nics_per_host()));
     std::iota(nics.begin(), nics.end(), 0);

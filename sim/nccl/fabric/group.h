@@ -10,6 +10,8 @@
 
 namespace ddpsim::nccl {
 
+struct LastSearch;  // search.h
+
 // Channels that take the same way, as one.
 struct AlikeChannels {
   std::vector<std::vector<int>> order;  // ranks of each node, in order
@@ -83,8 +85,8 @@ struct Group {
   int ranks() const { return static_cast<int>(devices.size()); }
 };
 
-// As build() in nccl.h.
+// As build() in nccl.h. `last`: of search().
 Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
-                 int compute_capability, const Graphs* found = nullptr);
+                 int compute_capability, const Graphs* found = nullptr, LastSearch* last = nullptr);
 
 }  // namespace ddpsim::nccl
