@@ -17,20 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using io::Json;
-using Args = std::vector<std::string>;
 
-Args operator+(Args a, const Args& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-Json json_of(const Args& args) {
-  Outcome o = ddpsim(args + Args{"--format", "json"});
-  EXPECT_EQ(o.code, 0) << o.err;
-  return o.code == 0 ? io::parse_json(o.out, "stdout") : Json();
-}
 Json summary(const Args& question) {
   return json_of(Args{"predict"} + question)["summary"];
 }

@@ -18,12 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using io::Json;
-using Args = std::vector<std::string>;
-
-Args operator+(Args a, const Args& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 const Args kCpu{"--workload", "mlp784-50-10-cpu", "--cluster", "ethernet-10g"};
 const Args kGpu{"--workload", "mlp784-50-10", "--cluster", "hgx-h100"};

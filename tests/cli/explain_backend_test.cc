@@ -10,11 +10,6 @@
 namespace ddpsim::test {
 namespace {
 
-using Args = std::vector<std::string>;
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 io::Json explained(Args args) {
   args.insert(args.begin(), {"explain", "--cluster", "ethernet-10g"});
   args.insert(args.end(), {"--format", "json"});

@@ -15,11 +15,6 @@
 namespace ddpsim::test {
 namespace {
 
-using Args = std::vector<std::string>;
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 io::Json explained(Args args) {
   args.insert(args.begin(), "explain");
   args.insert(args.end(), {"--format", "json"});
@@ -160,6 +155,25 @@ TEST(Explain, NamesWhereThePriceFalls) {
   }
 }
 
+TEST(Explain, SaysWhatSymmetricWindowsAndOneProcessWouldDo) {
+  Args args{"--bytes", "64MiB", "--cluster", "hgx-h100", "--ranks", "8", "--nccl", "2.28"};
+  io::Json j = explained(args);
+  EXPECT_EQ(j["symmetric"]["kernel"], "AllReduce_RSxLDMC_AGxSTMC");
+  EXPECT_EQ(j["symmetric"]["blocks"], 2);
+  EXPECT_EQ(j["launches"]["gpus_per_process"], 8);
+  auto text = [&] {
+    Args whole = args;
+    whole.insert(whole.begin(), "explain");
+    return ddpsim(whole).out;
+  };
+  EXPECT_TRUE(has(text(), "AllReduce_RSxLDMC_AGxSTMC")) << text();
+  EXPECT_FALSE(has(text(), "One process")) << "launches hide behind 64 MiB\n" << text();
+  args[1] = "64KiB";
+  EXPECT_TRUE(has(text(), "One process")) << text();
+  args.back() = "2.26";
+  EXPECT_FALSE(explained(args).contains("symmetric"));
+}
+
 TEST(Explain, ShowsWhatIsMadeOfNcclsCalls) {
   Outcome o =
       ddpsim({"explain", "--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=4"});
@@ -169,6 +183,7 @@ TEST(Explain, ShowsWhatIsMadeOfNcclsCalls) {
     EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
   io::Json j = explained({"--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=4"});
   ASSERT_EQ(j["made_of_calls"].size(), 2u);
+  EXPECT_FALSE(j.contains("symmetric")) << "several nodes";
   for (const io::Json& c : j["made_of_calls"]) {
     std::int64_t sum = 0;
     for (const io::Json& s : c["stages"]) sum += s["time_ps"].get<std::int64_t>();

@@ -12,10 +12,6 @@
 namespace ddpsim::test {
 namespace {
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 Outcome fit(const std::string& machine, const std::string& base,
             const std::vector<std::string>& more) {
   std::vector<std::string> args{

@@ -17,12 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using io::Json;
-using Args = std::vector<std::string>;
-
-Args with(Args a, const Args& more) {
-  a.insert(a.end(), more.begin(), more.end());
-  return a;
-}
 
 const Args kCpu{"--workload", "mlp784-50-10-cpu", "--cluster", "ethernet-10g"};
 
@@ -49,36 +43,36 @@ TEST(Hostile, NumbersInSettings) {
        {"bucket_cap_mb", "first_bucket_bytes", "accumulation_steps", "ranks", "slow_ranks.0",
         "cluster.hosts", "cluster.link.bandwidth", "workload.batch", "profile.host.launch_ps"})
     for (const std::string& number : kNoNumbers)
-      expect_refused(with(with({"predict"}, kCpu), {"--set", std::string(field) + "=" + number}));
+      expect_refused(Args{"predict"} + kCpu + Args{"--set", std::string(field) + "=" + number});
 }
 
 TEST(Hostile, NumbersOfFlags) {
   for (const std::string& number : kNoNumbers) {
-    expect_refused(with(with({"predict"}, kCpu), {"--ranks", number}));
-    if (number != "1,5") expect_refused(with(with({"tune"}, kCpu), {"--values", number}));
-    expect_refused(with(with({"tune"}, kCpu), {"--epoch-samples", "5", "--deadline", number}));
-    expect_refused(with(with({"tune"}, kCpu), {"--epoch-samples", number}));
+    expect_refused(Args{"predict"} + kCpu + Args{"--ranks", number});
+    if (number != "1,5") expect_refused(Args{"tune"} + kCpu + Args{"--values", number});
+    expect_refused(Args{"tune"} + kCpu + Args{"--epoch-samples", "5", "--deadline", number});
+    expect_refused(Args{"tune"} + kCpu + Args{"--epoch-samples", number});
     expect_refused({"validate", "--tolerance", number});
     expect_refused({"compare", "a", "b", "--tolerance", number});
   }
 }
 
 TEST(Hostile, Axes) {
-  const Args sweep = with({"sweep"}, kCpu);
+  const Args sweep = Args{"sweep"} + kCpu;
   for (const std::string& number : kNoNumbers)
     for (const char* form : {"1:@", "1:8:+@", "1:8:x@"}) {
       if (number == "1,5") continue;  // that is a list
       std::string values = form;
       values.replace(values.find('@'), 1, number);
-      expect_refused(with(sweep, {"--axis", "cluster.hosts=" + values}));
+      expect_refused(sweep + Args{"--axis", "cluster.hosts=" + values});
     }
   for (const char* shard : {"nan/2", "0/nan", "1/0", "-1/2", "0/-2", "2/2", "0/1/2", "/", "0/",
                             "/1", "0x0/1", "99999999999999999999/1"})
-    expect_refused(with(sweep, {"--axis", "bucket_cap_mb=5", "--shard", shard}));
+    expect_refused(sweep + Args{"--axis", "bucket_cap_mb=5", "--shard", shard});
   for (const char* axis : {"=", "=5", "bucket_cap_mb", "bucket_cap_mb=", "bucket_cap_mb=,",
                            "bucket_cap_mb=1:", "plan=null", "cluster=", "..=1", "cluster..hosts=1",
                            "workload=../../etc/passwd", "workload=/dev/zero"})
-    expect_refused(with(sweep, {"--axis", axis}));
+    expect_refused(sweep + Args{"--axis", axis});
 }
 
 // Messages of all hosts take turns on the cores of one machine: years of steps.
@@ -145,9 +139,9 @@ TEST_F(HostileFiles, Contents) {
       {"latin1", "{\"name\": \"caf\xe9\"}"},
       {"half-surrogate", "{\"name\": \"\\ud800\"}"}};
   const std::vector<Args> readers{{"predict"},
-                                  with(with({"predict"}, kCpu), {"--plan"}),
-                                  with(with({"predict"}, kCpu), {"--profile"}),
-                                  with(with({"predict"}, kCpu), {"--layers"}),
+                                  Args{"predict"} + kCpu + Args{"--plan"},
+                                  Args{"predict"} + kCpu + Args{"--profile"},
+                                  Args{"predict"} + kCpu + Args{"--layers"},
                                   {"predict", "--cluster", "ethernet-10g", "--workload"},
                                   {"predict", "--workload", "mlp784-50-10-cpu", "--cluster"},
                                   {"show", "run"},
@@ -161,7 +155,7 @@ TEST_F(HostileFiles, Contents) {
     for (const Args& reader : readers) {
       // An object without a knob is the plan of defaults.
       if (c.bytes.ends_with("{}") && reader.back() == "--plan") continue;
-      expect_refused(with(reader, {file}));
+      expect_refused(reader + Args{file});
     }
   }
 }
@@ -210,9 +204,9 @@ TEST_F(HostileFiles, Runs) {
                     {"ranks", 1},
                     {"arrival", arrival},
                     {"ready_ps", ready}};
-  const Args layers = with(with({"predict"}, kCpu), {"--ranks", "2", "--layers"});
-  ASSERT_EQ(ddpsim(with(layers, {put("good.json", good.dump())})).code, 0)
-      << ddpsim(with(layers, {at("good.json")})).err;
+  const Args layers = Args{"predict"} + kCpu + Args{"--ranks", "2", "--layers"};
+  ASSERT_EQ(ddpsim(layers + Args{put("good.json", good.dump())}).code, 0)
+      << ddpsim(layers + Args{at("good.json")}).err;
   ASSERT_EQ(ddpsim({"show", "run", at("good.json")}).code, 0);
   // Of no reader.
   for (auto [path, value] :
@@ -252,7 +246,7 @@ TEST_F(HostileFiles, Runs) {
     std::string file = put("bad.json", bad.dump());
     SCOPED_TRACE(path);
     expect_refused({"show", "run", file});
-    expect_refused(with(layers, {file}));
+    expect_refused(layers + Args{file});
     expect_refused({"compare", file, file});
   }
   // A Run that could be, with a layer profile that is none of a step.
@@ -273,8 +267,8 @@ TEST_F(HostileFiles, Runs) {
     bad[Json::json_pointer(path)] = value;
     SCOPED_TRACE(path);
     std::string file = put("bad.json", bad.dump());
-    expect_refused(with(layers, {file}));
-    EXPECT_NE(ddpsim(with(layers, {file})).err.find("bad.json"), std::string::npos)
+    expect_refused(layers + Args{file});
+    EXPECT_NE(ddpsim(layers + Args{file}).err.find("bad.json"), std::string::npos)
         << "names the file";
   }
 }

@@ -8,11 +8,6 @@
 namespace ddpsim::test {
 namespace {
 
-using Args = std::vector<std::string>;
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(SlowLinks, HaveAPrediction) {
   struct Case {
     const char* cluster;

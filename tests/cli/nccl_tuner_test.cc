@@ -13,11 +13,6 @@
 namespace ddpsim::test {
 namespace {
 
-using Args = std::vector<std::string>;
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 std::string exported(Args args) {
   args.insert(args.begin(), {"export", "nccl-tuner"});
   Outcome o = ddpsim(args);

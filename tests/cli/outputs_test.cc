@@ -11,12 +11,6 @@ namespace ddpsim::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Args = std::vector<std::string>;
-
-Args with(Args a, const Args& more) {
-  a.insert(a.end(), more.begin(), more.end());
-  return a;
-}
 
 class Outputs : public testing::Test {
  protected:
@@ -59,9 +53,9 @@ TEST_F(Outputs, AreNoInputsOfTheSameCommand) {
                    "--profile",  at("p.json"), "--plan",    at("plan.json")};
   for (const char* command : {"predict", "trace", "tune", "explain"})
     for (const char* name : {"w.json", "c.json", "p.json", "plan.json", "hard.json", "link.json"})
-      expect_kept(with(with({command}, named), {"--out", at(name)}), name);
+      expect_kept(Args{command} + named + Args{"--out", at(name)}, name);
   for (const char* command : {"predict", "tune"})
-    expect_kept(with(with({command}, named), {"--html", at("w.json")}), "w.json");
+    expect_kept(Args{command} + named + Args{"--html", at("w.json")}, "w.json");
   // What the scenario names, no flag does.
   for (const char* command : {"predict", "trace", "explain"})
     for (const char* name : {"s.json", "w.json", "c.json", "p.json", "link.json"})
@@ -91,13 +85,13 @@ TEST_F(Outputs, AreTwoFiles) {
   for (const Args& twice :
        {Args{"--out", at("x"), "--html", at("x")}, Args{"--out", at("x"), "--html", at("./x")},
         Args{"--out", at("../" + folder_.filename().string() + "/x"), "--html", at("x")}}) {
-    Outcome o = ddpsim(with(question, twice));
+    Outcome o = ddpsim(question + twice);
     EXPECT_EQ(o.code, 2);
     EXPECT_NE(o.err.find("name another"), std::string::npos) << o.err;
     EXPECT_FALSE(fs::exists(at("x")));
   }
   // An answer of yesterday is no input.
-  for (int k = 0; k < 2; ++k) EXPECT_EQ(ddpsim(with(question, {"--out", at("answer")})).code, 0);
+  for (int k = 0; k < 2; ++k) EXPECT_EQ(ddpsim(question + Args{"--out", at("answer")}).code, 0);
 }
 
 }  // namespace

@@ -17,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using io::Json;
-using Args = std::vector<std::string>;
 
 class Page : public testing::Test {
  protected:

@@ -15,12 +15,6 @@ namespace ddpsim::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Args = std::vector<std::string>;
-
-Args operator+(Args a, const Args& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 const Args kRun{"run",   "--workload",      "mlp784-50-10-cpu", "--cluster", "testbed-star",
                 "--set", "cluster.hosts=3", "--steps",          "3",         "--loopback"};

@@ -19,15 +19,6 @@
 namespace ddpsim::test {
 namespace {
 
-using Args = std::vector<std::string>;
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-Args with(Args a, const Args& more) {
-  a.insert(a.end(), more.begin(), more.end());
-  return a;
-}
 const Args kSweep{"sweep",
                   "--workload",
                   "resnet50",
@@ -78,27 +69,27 @@ TEST(Sweep, HasARowForEveryPointAndTheLastAxisChangesFastest) {
 // below the table.
 TEST(Sweep, SaysWhatIsBeyondTheModel) {
   const Args question{"--workload", "resnet50", "--cluster", "testbed-gpu"};
-  Outcome p = ddpsim(with(with({"predict"}, question), {"--format", "json"}));
+  Outcome p = ddpsim(Args{"predict"} + question + Args{"--format", "json"});
   ASSERT_EQ(p.code, 0) << p.err;
   io::Json notes = io::parse_json(p.out, "stdout")["summary"]["extrapolated"];
   ASSERT_EQ(notes.size(), 1u);
   std::string note = notes[0];
-  Args sweep = with(with({"sweep"}, question), {"--axis", "bucket_cap_mb=5,25"});
+  Args sweep = Args{"sweep"} + question + Args{"--axis", "bucket_cap_mb=5,25"};
   std::vector<std::string> rows = lines(ddpsim(sweep).out);
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_TRUE(has(rows[0], ",memory_bytes,fits,would_fit,profile,basis,beyond_model,reason,sweep"))
       << rows[0];
   for (std::size_t k : {1, 2}) EXPECT_TRUE(has(rows[k], ",\"" + note + "\",,")) << rows[k];
-  EXPECT_TRUE(has(ddpsim(with(sweep, {"--format", "table"})).out,
+  EXPECT_TRUE(has(ddpsim(sweep + Args{"--format", "table"}).out,
                   "2 of 2 points beyond the model; the first: " + note.substr(0, 40)));
-  io::Json j = io::parse_json(ddpsim(with(sweep, {"--format", "json"})).out, "stdout");
+  io::Json j = io::parse_json(ddpsim(sweep + Args{"--format", "json"}).out, "stdout");
   bool found = false;
   for (std::size_t k = 0; k < j["columns"].size(); ++k)
     if (j["columns"][k]["name"] == "beyond_model")
       found = j["data"][k] == io::Json::array({note, note});
   EXPECT_TRUE(found) << j;
   // Elsewhere the column is empty, and nothing is said.
-  Outcome whole = ddpsim(with(kSweep, {"--format", "table"}));
+  Outcome whole = ddpsim(kSweep + Args{"--format", "table"});
   EXPECT_FALSE(has(whole.out, "beyond the model")) << whole.out;
   auto fields = [](const std::string& row) {
     std::string plain = std::regex_replace(row, std::regex("\"[^\"]*\""), "");
@@ -112,24 +103,24 @@ TEST(Sweep, SaysWhatIsBeyondTheModel) {
 // does not fit comes last where rows are put in order.
 TEST(Sweep, SaysWhatDoesNotFitAndWhatWould) {
   const Args question{"--workload", "bert-large", "--cluster", "dgx-a100"};
-  Outcome p = ddpsim(
-      with(with({"predict"}, question), {"--set", "workload.batch=512", "--format", "json"}));
+  Outcome p =
+      ddpsim(Args{"predict"} + question + Args{"--set", "workload.batch=512", "--format", "json"});
   ASSERT_EQ(p.code, 0) << p.err;
   io::Json summary = io::parse_json(p.out, "stdout")["summary"];
   ASSERT_EQ(summary["memory"]["fits"], false);
   const std::string note = summary["extrapolated"][0];
   const std::string would = note.substr(note.find("it would with ") + 14);
   EXPECT_TRUE(has(would, "(--set workload.batch=")) << note;
-  const Args sweep = with(with({"sweep"}, question), {"--axis", "workload.batch=512,8"});
+  const Args sweep = Args{"sweep"} + question + Args{"--axis", "workload.batch=512,8"};
   std::vector<std::string> rows = lines(ddpsim(sweep).out);
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_TRUE(has(rows[1], ",does not fit," + would + ",")) << rows[1];
   EXPECT_TRUE(has(rows[2], ",yes,,")) << rows[2];
-  const std::string table = ddpsim(with(sweep, {"--format", "table"})).out;
+  const std::string table = ddpsim(sweep + Args{"--format", "table"}).out;
   EXPECT_TRUE(has(table, " GiB does not fit\n    it would fit with ")) << table;
   EXPECT_TRUE(has(table, "--set workload.batch=")) << table;
-  EXPECT_TRUE(has(ddpsim(with(sweep, {"--format", "md"})).out, "does not fit; it would fit with"));
-  io::Json j = io::parse_json(ddpsim(with(sweep, {"--format", "json"})).out, "stdout");
+  EXPECT_TRUE(has(ddpsim(sweep + Args{"--format", "md"}).out, "does not fit; it would fit with"));
+  io::Json j = io::parse_json(ddpsim(sweep + Args{"--format", "json"}).out, "stdout");
   int found = 0;
   for (std::size_t k = 0; k < j["columns"].size(); ++k) {
     if (j["columns"][k]["name"] == "fits")
@@ -140,7 +131,7 @@ TEST(Sweep, SaysWhatDoesNotFitAndWhatWould) {
   EXPECT_EQ(found, 2) << j;
   // The largest batch has the most samples per second, and is not the best.
   Folder f;
-  Outcome o = ddpsim(with(sweep, {"--out", f.file("rows.csv")}));
+  Outcome o = ddpsim(sweep + Args{"--out", f.file("rows.csv")});
   const std::string& said = o.out.empty() ? o.err : o.out;
   const std::size_t best = said.find("most samples per second\n");
   ASSERT_NE(best, std::string::npos) << said;
@@ -149,7 +140,7 @@ TEST(Sweep, SaysWhatDoesNotFitAndWhatWould) {
   // Rows of a file are read back.
   EXPECT_EQ(ddpsim({"merge", f.file("rows.csv")}).out, ddpsim(sweep).out);
   // Where everything fits, there is nothing to say.
-  EXPECT_FALSE(has(ddpsim(with(kSweep, {"--format", "json"})).out, "would_fit"));
+  EXPECT_FALSE(has(ddpsim(kSweep + Args{"--format", "json"}).out, "would_fit"));
 }
 
 TEST(Sweep, SaysOfAPointWhatPredictSays) {
@@ -173,16 +164,16 @@ TEST(Sweep, SaysOfAPointWhatPredictSays) {
 
 TEST(Sweep, IsTheSameWhateverTheThreadsAndShards) {
   Folder f;
-  Outcome one = ddpsim(with(kSweep, {"--jobs", "1"}));
+  Outcome one = ddpsim(kSweep + Args{"--jobs", "1"});
   ASSERT_EQ(one.code, 0) << one.err;
-  EXPECT_EQ(ddpsim(with(kSweep, {"--jobs", "4"})).out, one.out);
+  EXPECT_EQ(ddpsim(kSweep + Args{"--jobs", "4"}).out, one.out);
   Args merge{"merge"};
   for (const char* k : {"2", "0", "1"}) {
-    ASSERT_EQ(ddpsim(with(kSweep, {"--shard", std::string(k) + "/3", "--out", f.file(k)})).code, 0);
+    ASSERT_EQ(ddpsim(kSweep + Args{"--shard", std::string(k) + "/3", "--out", f.file(k)}).code, 0);
     merge.push_back(f.file(k));
   }
   EXPECT_EQ(ddpsim(merge).out, one.out);
-  ASSERT_EQ(ddpsim(with(merge, {"--out", f.file("all")})).code, 0);
+  ASSERT_EQ(ddpsim(merge + Args{"--out", f.file("all")}).code, 0);
   EXPECT_EQ(io::read_file(f.file("all")), one.out);
 }
 
@@ -192,7 +183,7 @@ TEST(Sweep, GoesOnWhereAKilledOneStopped) {
   for (std::size_t cut : {std::size_t{0}, std::size_t{40}, lines(whole)[0].size() + 1,
                           std::size_t{900}, whole.size() / 2, whole.size() - 1, whole.size()}) {
     std::ofstream(f.file("cut"), std::ios::binary) << whole.substr(0, cut);
-    Outcome o = ddpsim(with(kSweep, {"--resume", "--out", f.file("cut")}));
+    Outcome o = ddpsim(kSweep + Args{"--resume", "--out", f.file("cut")});
     ASSERT_EQ(o.code, 0) << o.err;
     EXPECT_EQ(io::read_file(f.file("cut")), whole) << cut;
   }
@@ -201,20 +192,19 @@ TEST(Sweep, GoesOnWhereAKilledOneStopped) {
 TEST(Sweep, DoesNotGoOnWithAnotherSweepsFile) {
   Folder f;
   std::string file = f.file("x.csv");
-  ASSERT_EQ(ddpsim(with(kSweep, {"--out", file})).code, 0);
+  ASSERT_EQ(ddpsim(kSweep + Args{"--out", file}).code, 0);
   std::string before = io::read_file(file);
   struct Bad {
     Args args;
     const char* part;
   };
-  for (const Bad& b :
-       {Bad{with(kSweep, {"--out", file}), "exists"},
-        Bad{with(kSweep, {"--out", file, "--resume", "--set", "workload.batch=64"}),
-            "another sweep"},
-        Bad{with(kSweep, {"--out", file, "--resume", "--axis", "workload.batch=64"}),
-            "other columns"},
-        Bad{with(kSweep, {"--out", file, "--resume", "--shard", "1/2"}), "this part"},
-        Bad{with(kSweep, {"--resume"}), "--out"}}) {
+  for (const Bad& b : {Bad{kSweep + Args{"--out", file}, "exists"},
+                       Bad{kSweep + Args{"--out", file, "--resume", "--set", "workload.batch=64"},
+                           "another sweep"},
+                       Bad{kSweep + Args{"--out", file, "--resume", "--axis", "workload.batch=64"},
+                           "other columns"},
+                       Bad{kSweep + Args{"--out", file, "--resume", "--shard", "1/2"}, "this part"},
+                       Bad{kSweep + Args{"--resume"}, "--out"}}) {
     Outcome o = ddpsim(b.args);
     EXPECT_EQ(o.code, 2);
     EXPECT_TRUE(has(o.err, b.part)) << o.err;
@@ -230,13 +220,13 @@ TEST(Sweep, WritesOverNothing) {
     io::write_file(f.file("mine"), text);
     for (const Args& more : {Args{}, Args{"--resume"}}) {
       if (more.size() == 1 && std::string(text) == "point") continue;  // how a header begins
-      Outcome o = ddpsim(with(with(kSweep, {"--out", f.file("mine")}), more));
+      Outcome o = ddpsim(kSweep + Args{"--out", f.file("mine")} + more);
       EXPECT_EQ(o.code, 2) << text;
       EXPECT_EQ(io::read_file(f.file("mine")), text);
     }
   }
   io::write_file(f.file("empty"), "");
-  EXPECT_EQ(ddpsim(with(kSweep, {"--out", f.file("empty")})).code, 0);
+  EXPECT_EQ(ddpsim(kSweep + Args{"--out", f.file("empty")}).code, 0);
 }
 
 // Where one row is damaged, --resume and merge say which, and touch nothing.
@@ -272,7 +262,7 @@ TEST(Sweep, EveryRowIsVerified) {
     ASSERT_NE(damaged, rows) << d.name;
     const std::string text = join(damaged);
     io::write_file(f.file("bad.csv"), text);
-    Outcome o = ddpsim(with(kSweep, {"--resume", "--out", f.file("bad.csv")}));
+    Outcome o = ddpsim(kSweep + Args{"--resume", "--out", f.file("bad.csv")});
     EXPECT_EQ(o.code, 2) << d.name;
     EXPECT_TRUE(has(o.err, "bad.csv")) << o.err;
     EXPECT_EQ(io::read_file(f.file("bad.csv")), text);
@@ -284,13 +274,13 @@ TEST(Sweep, EveryRowIsVerified) {
   other[7] = std::regex_replace(other[7], std::regex("^6,[^,]*"), "6,77");
   ASSERT_NE(other, rows);
   io::write_file(f.file("other.csv"), join(other));
-  Outcome o = ddpsim(with(kSweep, {"--resume", "--out", f.file("other.csv")}));
+  Outcome o = ddpsim(kSweep + Args{"--resume", "--out", f.file("other.csv")});
   EXPECT_EQ(o.code, 2);
   EXPECT_TRUE(has(o.err, "other.csv:8: has other values than point 6")) << o.err;
   EXPECT_TRUE(has(o.err, "head -n 7")) << o.err;
   for (const char* behind : {"appended", "99,", "\"x"}) {
     io::write_file(f.file("behind.csv"), whole + behind);
-    EXPECT_EQ(ddpsim(with(kSweep, {"--resume", "--out", f.file("behind.csv")})).code, 2) << behind;
+    EXPECT_EQ(ddpsim(kSweep + Args{"--resume", "--out", f.file("behind.csv")}).code, 2) << behind;
     EXPECT_EQ(ddpsim({"merge", f.file("behind.csv")}).code, 2) << behind;
   }
 }
@@ -299,7 +289,7 @@ TEST(Sweep, EveryRowIsVerified) {
 TEST(Sweep, APointCanBeSkipped) {
   Folder f;
   std::vector<std::string> whole = lines(ddpsim(kSweep).out);
-  Outcome o = ddpsim(with(kSweep, {"--skip", "4", "--skip", "6"}));
+  Outcome o = ddpsim(kSweep + Args{"--skip", "4", "--skip", "6"});
   ASSERT_EQ(o.code, 0) << o.err;
   std::vector<std::string> rows = lines(o.out);
   ASSERT_EQ(rows.size(), whole.size());
@@ -310,10 +300,10 @@ TEST(Sweep, APointCanBeSkipped) {
   }
   // The rows before the crash stay, and the file can be gone on with.
   io::write_file(f.file("x.csv"), whole[0] + "\n" + whole[1] + "\n" + whole[2] + "\n");
-  ASSERT_EQ(ddpsim(with(kSweep, {"--skip", "4", "--resume", "--out", f.file("x.csv")})).code, 0);
-  ASSERT_EQ(ddpsim(with(kSweep, {"--resume", "--out", f.file("x.csv")})).code, 0);
+  ASSERT_EQ(ddpsim(kSweep + Args{"--skip", "4", "--resume", "--out", f.file("x.csv")}).code, 0);
+  ASSERT_EQ(ddpsim(kSweep + Args{"--resume", "--out", f.file("x.csv")}).code, 0);
   EXPECT_EQ(ddpsim({"merge", f.file("x.csv")}).code, 0);
-  EXPECT_EQ(ddpsim(with(kSweep, {"--skip", "32"})).code, 2);
+  EXPECT_EQ(ddpsim(kSweep + Args{"--skip", "32"}).code, 2);
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -345,7 +335,7 @@ TEST(Sweep, KnowsNoNanAndNoInfinity) {
         Args{"--axis", "bucket_cap_mb=1:1e400:x2"}, Args{"--zip", "ranks=nan:nan"},
         Args{"--axis", "ranks=nan"}, Args{"--axis", "plan=null"},
         Args{"--set", "plan=null", "--axis", "bucket_cap_mb=5"}}) {
-    Outcome o = ddpsim(with(question, axes));
+    Outcome o = ddpsim(question + axes);
     EXPECT_EQ(o.code, 2) << axes.back() << o.out;
     EXPECT_EQ(lines(o.err).size(), 1u) << axes.back() << "\n" << o.err;
     EXPECT_FALSE(std::filesystem::exists(f.file("never.csv"))) << axes.back();
@@ -385,9 +375,9 @@ TEST(Sweep, RefusesBadAxesBeforeAnyWork) {
         Bad{{"--axis", "cluster.hosts=1", "--shard", "1/1"}, "0 to 0"},
         Bad{{"--axis", "cluster.hosts=1", "--shard", "1"}, "K/N"},
         Bad{{"--axis", "cluster.hosts=1", "--jobs", "-1"}, "threads"}}) {
-    Outcome o = ddpsim(with(
-        {"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--out", f.file("never.csv")},
-        b.axes));
+    Outcome o = ddpsim(Args{"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--out",
+                            f.file("never.csv")} +
+                       b.axes);
     EXPECT_EQ(o.code, 2) << o.out;
     EXPECT_TRUE(has(o.err, b.part)) << b.part << "\n" << o.err;
     EXPECT_EQ(lines(o.err).size(), 1u) << o.err;
@@ -407,7 +397,7 @@ TEST(Sweep, AWrongQuestionIsNotASweep) {
                        Bad{{"--workload", "resnet50", "--cluster", "hgx-h100", "--axis",
                             "bucket_cap_mb=1,2", "--html", "/nowhere/x.html"},
                            "no folder"}}) {
-    Outcome o = ddpsim(with({"sweep"}, b.args));
+    Outcome o = ddpsim(Args{"sweep"} + b.args);
     EXPECT_EQ(o.code, 2);
     EXPECT_EQ(o.out, "");
     EXPECT_TRUE(has(o.err, b.part)) << o.err;
@@ -449,11 +439,11 @@ TEST(Sweep, SaysWhatHoldsForAllPoints) {
                       "--set",
                       "jitter={\"cv\":0.03,\"seed\":1,\"samples\":3}"};
   Outcome o = ddpsim(
-      with(question, {"--axis", "NCCL_ALGO=allreduce:ring,allreduce:tree", "--format", "table"}));
+      question + Args{"--axis", "NCCL_ALGO=allreduce:ring,allreduce:tree", "--format", "table"});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(o.out.rfind("with NCCL_PROTO=simple\n", 0), 0u) << o.out;
   EXPECT_TRUE(has(o.out, "jitter is in samples/s")) << o.out;
-  o = ddpsim(with(question, {"--axis", "bucket_cap_mb=5", "--format", "json"}));
+  o = ddpsim(question + Args{"--axis", "bucket_cap_mb=5", "--format", "json"});
   io::Json j = io::parse_json(o.out, "stdout");
   EXPECT_EQ(j["nccl"], "NCCL_ALGO=allreduce:tree, NCCL_PROTO=simple");
   EXPECT_EQ(j["notes"].size(), 1u);
@@ -461,7 +451,7 @@ TEST(Sweep, SaysWhatHoldsForAllPoints) {
 
 TEST(Sweep, AFullDiskIsASentence) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP();
-  Outcome o = ddpsim(with(kSweep, {"--out", "/dev/full"}));
+  Outcome o = ddpsim(kSweep + Args{"--out", "/dev/full"});
   EXPECT_EQ(o.code, 2);
   EXPECT_TRUE(has(o.err, "No space left")) << o.err;
 }
@@ -475,11 +465,11 @@ TEST(Merge, SaysWhatToGive) {
 TEST(Merge, SaysWhatIsMissing) {
   Folder f;
   for (const char* k : {"0", "1", "2"})
-    ASSERT_EQ(ddpsim(with(kSweep, {"--shard", std::string(k) + "/3", "--out", f.file(k)})).code, 0);
-  ASSERT_EQ(ddpsim(with(kSweep,
-                        {"--set", "workload.batch=8", "--shard", "2/3", "--out", f.file("other")}))
-                .code,
-            0);
+    ASSERT_EQ(ddpsim(kSweep + Args{"--shard", std::string(k) + "/3", "--out", f.file(k)}).code, 0);
+  ASSERT_EQ(
+      ddpsim(kSweep + Args{"--set", "workload.batch=8", "--shard", "2/3", "--out", f.file("other")})
+          .code,
+      0);
   std::ofstream(f.file("text")) << "hello\nworld\n";
   struct Bad {
     Args files;

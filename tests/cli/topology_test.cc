@@ -16,15 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using io::Json;
-using Args = std::vector<std::string>;
 
 Json answer(const Args& args) {
   Outcome o = ddpsim(args);
   EXPECT_EQ(o.code, 0) << o.err;
   return o.code == 0 ? io::parse_json(o.out, "stdout") : Json();
-}
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 class TopologyFiles : public testing::Test {

@@ -9,21 +9,8 @@
 namespace ddpsim::test {
 namespace {
 
-using Args = std::vector<std::string>;
-Args operator+(Args a, const Args& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 Args on(const std::string& command, const std::string& plan) {
   return {command, "--workload", "llama-3.2-1b", "--cluster", "gpu-ethernet-100g", "--plan", plan};
-}
-io::Json json_of(const Args& args) {
-  Outcome o = ddpsim(args + Args{"--format", "json"});
-  EXPECT_EQ(o.code, 0) << o.err;
-  return io::parse_json(o.out, "stdout");
 }
 
 TEST(TuneShardedCommand, AnswersFirstThenSettingsBesideOneAnother) {

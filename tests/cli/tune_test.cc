@@ -9,21 +9,7 @@
 namespace ddpsim::test {
 namespace {
 
-using Args = std::vector<std::string>;
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-Args operator+(Args a, const Args& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 const Args kSlow{"--workload", "resnet50", "--cluster", "gpu-ethernet-25g"};
-
-io::Json json_of(const Args& args) {
-  Outcome o = ddpsim(args + Args{"--format", "json"});
-  EXPECT_EQ(o.code, 0) << o.err;
-  return io::parse_json(o.out, "stdout");
-}
 
 // What is recommended has no cliff beside it: the shortest step of this question lies 0.2 % below a
 // cap with which it is 4 % longer.

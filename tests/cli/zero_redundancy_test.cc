@@ -7,8 +7,6 @@
 namespace ddpsim::test {
 namespace {
 
-using Args = std::vector<std::string>;
-
 Args question(const Args& command, const Args& more) {
   Args out = command;
   for (const char* a :

@@ -32,7 +32,22 @@ OpKind kind_of_op(const std::string& name) {
   return strategy::kind_of(name).value();
 }
 
-Outcome ddpsim(const std::vector<std::string>& args) {
+Args operator+(Args a, const Args& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+io::Json json_of(const Args& args) {
+  Outcome o = ddpsim(args + Args{"--format", "json"});
+  EXPECT_EQ(o.code, 0) << o.err;
+  return o.code == 0 ? io::parse_json(o.out, "stdout") : io::Json();
+}
+
+Outcome ddpsim(const Args& args) {
   std::ostringstream out;
   std::ostringstream err;
   Outcome o;

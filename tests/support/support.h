@@ -50,8 +50,14 @@ struct Outcome {
   std::string out;
   std::string err;
 };
+using Args = std::vector<std::string>;
+Args operator+(Args a, const Args& b);
+bool has(const std::string& text, const std::string& part);
 // `ddpsim ARGS...`, in-process, not on a terminal.
-Outcome ddpsim(const std::vector<std::string>& args);
+Outcome ddpsim(const Args& args);
+// What `ddpsim ARGS... --format json` says; null, and the test fails, where it exits with anything
+// but 0.
+io::Json json_of(const Args& args);
 // The arguments of a command ("show program") about 8 ranks of a plan on hgx-h100.
 std::vector<std::string> about_plan(const std::string& plan, const std::string& command,
                                     std::initializer_list<const char*> more,

@@ -22,7 +22,7 @@
 namespace ddpsim::cli {
 namespace {
 
-struct Flags : ExecutedFlags {
+struct CalibrateFlags : ExecutedFlags {
   std::vector<std::string> stages;
   double seconds = 60;
   bool one_gpu = false;
@@ -60,7 +60,7 @@ std::string links_table(const Run& run) {
   return out;
 }
 
-Run calibrate_tcp(const Terminal& t, const Loaded& l, const Flags& flags) {
+Run calibrate_tcp(const Terminal& t, const Loaded& l, const CalibrateFlags& flags) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kQuiet{3};
   calib::CalibrateOptions options;
@@ -78,7 +78,7 @@ Run calibrate_tcp(const Terminal& t, const Loaded& l, const Flags& flags) {
   return calib::calibrate(*l.fabric, options);
 }
 
-Run calibrate_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
+Run calibrate_torch(const Terminal& t, const Loaded& l, const CalibrateFlags& flags) {
   calib::TorchOptions options;
   for (const std::string& s : flags.stages) {
     if (s != "collectives" && s != "products")
@@ -114,7 +114,7 @@ std::string file_name(std::string key) {
   return key;
 }
 
-void calibrate_gpu(Terminal& t, const Flags& flags) {
+void calibrate_gpu(Terminal& t, const CalibrateFlags& flags) {
   std::vector<std::string> known = calib::cuda::stages();
   std::erase_if(known,
                 [&](const std::string& s) { return (s == "nccl") != (flags.backend == "nccl"); });
@@ -189,7 +189,7 @@ std::vector<std::int64_t> read_sizes(const std::vector<std::string>& texts) {
 }
 
 // One Run for each algorithm; its scenario names cluster, rank order and algorithm.
-void calibrate_collectives(Terminal& t, const Flags& flags) {
+void calibrate_collectives(Terminal& t, const CalibrateFlags& flags) {
   std::vector<Algorithm> algorithms;
   bool gloo = flags.backend == "gloo";
   for (const std::string& name : flags.algorithms) algorithms.push_back(read_algorithm(name));
@@ -266,7 +266,7 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
 
 // One Run: what the real Open MPI takes for each size, by the algorithm that it chooses, or that
 // OMPI_MCA_ variables of the question make it choose.
-void calibrate_mpi(Terminal& t, const Flags& flags) {
+void calibrate_mpi(Terminal& t, const CalibrateFlags& flags) {
   QuestionFlags question = flags.question;
   calib::MpiOptions options = mpi_options(t, flags);
   Loaded l;
@@ -317,7 +317,7 @@ void calibrate_mpi(Terminal& t, const Flags& flags) {
                 : fmt::format("hosts: plain loopback, NOT shaped: {}\n", run.origin.reason));
 }
 
-void measure(Terminal& t, const Flags& flags) {
+void measure(Terminal& t, const CalibrateFlags& flags) {
   bool gpu = flags.backend == "cuda" || flags.backend == "nccl";
   const bool torch = flags.backend == "torch";
   if (!gpu && ((!torch && !flags.stages.empty()) || flags.one_gpu))
@@ -383,7 +383,7 @@ void measure(Terminal& t, const Flags& flags) {
 }
 
 // Ctrl-C ends the measurement: what was measured is written as if it were all.
-void calibrate_command(Terminal& t, const Flags& flags) {
+void calibrate_command(Terminal& t, const CalibrateFlags& flags) {
   calib::Interruptible ctrl_c;
   auto nothing = [&t] {
     t.err << "\nddpsim: " << calib::NothingMeasured().what() << "\n";
@@ -412,7 +412,7 @@ void calibrate_command(Terminal& t, const Flags& flags) {
 }  // namespace
 
 void add_calibrate(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<CalibrateFlags>();
   Command* c = app.add_subcommand("calibrate",
                                   "Measure links and collectives on hosts of this machine, or "
                                   "kernels and collectives of its GPUs");

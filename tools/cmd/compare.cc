@@ -16,7 +16,7 @@
 namespace ddpsim::cli {
 namespace {
 
-struct Flags {
+struct CompareFlags {
   std::string predicted;
   std::string measured;
   std::string tolerance;
@@ -69,7 +69,8 @@ std::vector<Change> changes_of(const Run& before, const Run& after) {
   return out;
 }
 
-void compare_predictions(Terminal& t, const Flags& flags, const Run& before, const Run& after) {
+void compare_predictions(Terminal& t, const CompareFlags& flags, const Run& before,
+                         const Run& after) {
   const std::string& format = flags.output.format;
   if (!flags.output.html.empty())
     throw InputError{"--html",
@@ -239,7 +240,7 @@ io::OrderedJson page_data(const Run& p, const Run& m, const analysis::Comparison
 }  // namespace
 
 void add_compare(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<CompareFlags>();
   Command* c =
       app.add_subcommand("compare",
                          "Compare a predicted run with a measured run of the same case, operation "

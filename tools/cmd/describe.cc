@@ -20,7 +20,7 @@ constexpr const char* kFactory =
     "a factory is written FILE.py:FUNCTION or MODULE:FUNCTION, and returns (model, inputs, "
     "loss_fn, optimizer), of which the last two may be left out";
 
-struct Flags {
+struct DescribeCommandFlags {
   DescribeFlags what;
   std::string out;
 };
@@ -66,7 +66,7 @@ std::string stem(const std::string& file) {
 }
 
 // The answer's file is none that is described, and can be written.
-void check_out(const Flags& flags) {
+void check_out(const DescribeCommandFlags& flags) {
   if (flags.out.empty()) return;
   const std::string& factory = flags.what.factory;
   if (auto colon = factory.rfind(':');
@@ -75,7 +75,7 @@ void check_out(const Flags& flags) {
   io::check_place(flags.out);
 }
 
-void describe_command(Terminal& t, Flags flags) {
+void describe_command(Terminal& t, DescribeCommandFlags flags) {
   check_what(flags.what);
   check_out(flags);
   if (flags.what.name.empty() && !flags.out.empty()) flags.what.name = stem(flags.out);
@@ -138,7 +138,7 @@ void tell(Terminal& t, const std::string& what, const std::vector<std::string>& 
 }
 
 void add_describe(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DescribeCommandFlags>();
   Command* c = app.add_subcommand(
       "describe",
       "Describe a PyTorch model, or what a training script trains, as a workload: without a GPU "

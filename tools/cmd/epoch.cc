@@ -12,7 +12,7 @@
 namespace ddpsim::cli {
 namespace {
 
-struct Flags {
+struct EpochFlags {
   QuestionFlags question;
   std::string samples, batch, accumulation, rank;
   std::string epoch = "0";
@@ -43,7 +43,7 @@ std::int64_t whole(const char* flag, const std::string& text, std::int64_t least
   return *v;
 }
 
-Answer read(Terminal& t, const Flags& f) {
+Answer read(Terminal& t, const EpochFlags& f) {
   constexpr std::int64_t kMost = 1'000'000'000'000'000;
   constexpr int kMostSteps = 1'000'000;
   Answer a;
@@ -172,7 +172,7 @@ io::OrderedJson epoch_json(const Sampling& s, const Epoch& e) {
 }
 
 void add_epoch(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<EpochFlags>();
   Command* c = app.add_subcommand(
       "epoch",
       "What a DistributedSampler gives each rank: samples, steps an epoch, the last batch");

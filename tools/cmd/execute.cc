@@ -18,7 +18,7 @@
 namespace ddpsim::cli {
 namespace {
 
-struct Flags : ExecutedFlags {
+struct ExecuteFlags : ExecutedFlags {
   std::string compute;
   std::string split;
   std::vector<std::string> record;
@@ -80,7 +80,7 @@ std::string page(const Loaded& l, const Executed& e, bool mean) {
 
 // Hosts of this machine play a cluster of one-device hosts whose computation can be slept, and no
 // other: what they did would be shown beside a prediction of something else.
-void check_hosts(const Loaded& l, const Flags& flags) {
+void check_hosts(const Loaded& l, const ExecuteFlags& flags) {
   if (flags.loopback) return;
   const char* remedy =
       "; take a testbed (ddpsim list clusters), or --loopback to play the schedule without hosts, "
@@ -94,7 +94,7 @@ void check_hosts(const Loaded& l, const Flags& flags) {
         place, "cannot be played by hosts of this machine: " + p.path + ": " + p.message + remedy};
 }
 
-Executed execute_tcp(const Loaded& l, const Flags& flags) {
+Executed execute_tcp(const Loaded& l, const ExecuteFlags& flags) {
   for (const OtherJob& job : l.scenario.other_jobs)
     if (backend_of(job.plan, l.cluster.device) != Backend::Tcp)
       throw InputError{"other_jobs", "every job's plan needs \"backend\": \"tcp\" to be run by it"};
@@ -133,14 +133,14 @@ Executed execute_tcp(const Loaded& l, const Flags& flags) {
 }
 
 // The ranks drive GPUs of this machine, and hosts are not made.
-bool on_gpus(const Loaded& l, const Flags& flags) {
+bool on_gpus(const Loaded& l, const ExecuteFlags& flags) {
   if (flags.backend == "nccl") return true;
   return flags.backend == "torch" && l.cluster.device == DeviceKind::Gpu &&
          l.cluster.emulated_on_cores == 0;
 }
 
 // What goes over loopback is no NVLink, and the other way round.
-void check_links(const Loaded& l, const Flags& flags) {
+void check_links(const Loaded& l, const ExecuteFlags& flags) {
   bool loopback = l.cluster.link.transport == calib::cuda::kLoopback;
   if (flags.one_gpu && l.scenario.ranks > 1 && !loopback)
     throw InputError{"--one-gpu", fmt::format("ranks on one GPU talk over sockets on loopback, and "
@@ -152,7 +152,7 @@ void check_links(const Loaded& l, const Flags& flags) {
 }
 
 // What the recorder cannot do, said before anything starts.
-void check_torch(const Loaded& l, const Flags& flags) {
+void check_torch(const Loaded& l, const ExecuteFlags& flags) {
   const Scenario& s = l.scenario;
   if (s.plan.outer_optimizer != OuterOptimizer::None)
     throw InputError{"--backend torch",
@@ -187,7 +187,7 @@ void check_torch(const Loaded& l, const Flags& flags) {
                      "timed layers need a captured workload (ddpsim list workloads)"};
 }
 
-Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
+Executed execute_torch(const Terminal& t, const Loaded& l, const ExecuteFlags& flags) {
   Executed out;
   out.predicted = predict::predict(l.question(), l.options).summary.step;
   out.basis = "from the workload's times; ";
@@ -264,7 +264,7 @@ void check_mpi(const Loaded& l) {
   if (s.ranks < 2) throw InputError{"--ranks", "two ranks at least for --backend mpi"};
 }
 
-Executed execute_mpi(const Terminal& t, const Loaded& l, const Flags& flags) {
+Executed execute_mpi(const Terminal& t, const Loaded& l, const ExecuteFlags& flags) {
   Executed out;
   out.predicted = predict::predict(l.question(), l.options).summary.step;
   int steps = flags.steps != 0 ? flags.steps : steps_for(out.predicted);
@@ -285,7 +285,7 @@ Executed execute_mpi(const Terminal& t, const Loaded& l, const Flags& flags) {
   return out;
 }
 
-Executed execute_nccl(const Loaded& l, const Flags& flags) {
+Executed execute_nccl(const Loaded& l, const ExecuteFlags& flags) {
   if (l.cluster.device != DeviceKind::Gpu)
     throw InputError{"--backend nccl", "needs a cluster of GPUs; this one has CPUs"};
   if (l.scenario.real_compute)
@@ -303,7 +303,7 @@ Executed execute_nccl(const Loaded& l, const Flags& flags) {
 }
 
 // What of --program nothing here plays, before anything is loaded.
-void check_program_flags(const Flags& flags) {
+void check_program_flags(const ExecuteFlags& flags) {
   if (flags.question.program.empty()) return;
   if (flags.backend != "tcp")
     throw InputError{"--backend " + flags.backend,
@@ -313,7 +313,7 @@ void check_program_flags(const Flags& flags) {
                      "keeps Runs of scenarios, which a program is none of; use --out"};
 }
 
-void run_command(Terminal& t, Flags flags) {
+void run_command(Terminal& t, ExecuteFlags flags) {
   const bool mpi = flags.backend == "mpi";
   if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "nccl" && !mpi)
     throw InputError{"--backend " + flags.backend,
@@ -404,7 +404,7 @@ void run_command(Terminal& t, Flags flags) {
 }  // namespace
 
 void add_run(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ExecuteFlags>();
   Command* c = app.add_subcommand(
       "run", "Execute a scenario on hosts of this machine, and show it beside its prediction");
   add_executed_flags(

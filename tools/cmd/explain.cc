@@ -2,6 +2,7 @@
 // (explain_traces.cc). ddpsim explain --op OPERATION --bytes SIZE --cluster C: what NCCL would run,
 // and what each way would take; over other backends (explain_backend.cc) which algorithm.
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -18,7 +19,7 @@
 namespace ddpsim::cli {
 namespace {
 
-struct Flags {
+struct ExplainFlags {
   NcclFlags nccl;                   // its question also has what explains a step
   std::vector<std::string> traces;  // after what may be a scenario, or the first of them
   std::string op;
@@ -138,6 +139,10 @@ io::OrderedJson nccl_json(const NcclQuestion& q, const NcclAnswer& a, const std:
   const Row& mine =
       *std::find_if(a.rows.begin(), a.rows.end(), [&](const Row& r) { return a.is_chosen(r); });
   const Launches own = launches_of(q, mine.choice);
+  if (auto kernel = nccl::symmetric_kernel(*q.group, a.op, a.bytes))
+    j["symmetric"] = {{"kernel", kernel->name},
+                      {"blocks", kernel->blocks},
+                      {"nccl_ps", std::llround(kernel->estimate_us * 1e6)}};
   j["launches"] = {{"gpus_per_process", own.gpus}, {"ps", own.time.ps}};
   j["changes"] = switches_json(switches_of(*q.group, h.profile, a.op));
   j["rendezvous"] = rendezvous_json(rendezvous_of(*q.group, h.profile, a.op));
@@ -195,6 +200,13 @@ std::string nccl_text(const NcclQuestion& q, const NcclAnswer& a, const std::str
         "One process that launches it on all {} GPUs of a host (nccl-tests -g {}) takes {} for "
         "that: so much nccl-tests would show.\n",
         own.gpus, own.gpus, to_string(own.time));
+  if (auto kernel = nccl::symmetric_kernel(*q.group, a.op, a.bytes))
+    out += fmt::format(
+        "With both buffers in symmetric windows (ncclCommWindowRegister), of floating-point sums, "
+        "NCCL takes its kernel {} on {} thread {} instead. It says {}; nothing here has measured "
+        "one.\n",
+        kernel->name, kernel->blocks, kernel->blocks == 1 ? "block" : "blocks",
+        to_string(Duration{std::llround(kernel->estimate_us * 1e6)}));
   if (best.price.total < mine.price.total)
     out += fmt::format(
         "By ddpsim's price {} would take {:.0f} % less. To try it: NCCL_ALGO={} NCCL_PROTO={}, or "
@@ -208,7 +220,7 @@ std::string nccl_text(const NcclQuestion& q, const NcclAnswer& a, const std::str
   return report::wrapped(out + composed_text(a.composed, mine.price.total, graph) + notes_text(q));
 }
 
-void explain_nccl(Terminal& t, const Flags& flags, Operation op, Bytes bytes) {
+void explain_nccl(Terminal& t, const ExplainFlags& flags, Operation op, Bytes bytes) {
   NcclQuestion q;
   load_nccl_question(t, flags.nccl, q);
   const std::string& graph = flags.nccl.graph;
@@ -230,7 +242,7 @@ std::vector<std::string> without_backend(const std::vector<std::string>& sets) {
   return out;
 }
 
-void explain_collective(Terminal& t, Flags& flags) {
+void explain_collective(Terminal& t, ExplainFlags& flags) {
   if (flags.op.empty()) flags.op = "all_reduce";
   if (flags.bytes.empty()) flags.bytes = "25MiB";
   const Operation op = operation_of(flags.op);
@@ -261,7 +273,7 @@ void explain_collective(Terminal& t, Flags& flags) {
                                  : report::wrapped(backend_table(a)));
 }
 
-void explain_command(Terminal& t, Flags& flags) {
+void explain_command(Terminal& t, ExplainFlags& flags) {
   const QuestionFlags& question = flags.nccl.question;
   if (!question.scenario.empty() || !question.workload.empty() || !question.program.empty()) {
     for (auto [flag, value] :
@@ -298,7 +310,7 @@ void explain_command(Terminal& t, Flags& flags) {
 }  // namespace
 
 void add_explain(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ExplainFlags>();
   Command* c =
       app.add_subcommand("explain",
                          "Why a step takes as long as it does: of a scenario, or measured, "

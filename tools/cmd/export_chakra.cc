@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{8} << 30;
 
-struct Flags {
+struct ExportChakraFlags {
   QuestionFlags question;
   std::string out;
   std::string name;
@@ -52,7 +52,7 @@ std::vector<io::ChakraTime> times_of(const Loaded& l, const Program& p) {
   return out;
 }
 
-void export_chakra(Terminal& t, const Flags& f) {
+void export_chakra(Terminal& t, const ExportChakraFlags& f) {
   if (f.out.empty()) throw InputError{"--out", "names the folder for the traces"};
   Loaded l = load(t, f.question);
   Program p = lowered_program(l);
@@ -87,7 +87,7 @@ void export_chakra(Terminal& t, const Flags& f) {
 }  // namespace
 
 void add_export_chakra(Command& group, Terminal& t) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<ExportChakraFlags>();
   Command* c = group.add_subcommand(
       "chakra",
       "A steady step as execution traces of MLCommons' Chakra, one of each rank, as ASTRA-sim "

@@ -20,7 +20,7 @@
 namespace ddpsim::cli {
 namespace {
 
-struct Flags {
+struct FitFlags {
   std::string runs;
   std::string kernels;
   std::string base = "testbed.datasheet";
@@ -40,7 +40,7 @@ struct Executed {
 
 // Runs of `folder` whose split is `split`, and Runs of samples (but not those to hold predictions
 // to), each with its scenario.
-std::deque<Executed> collect(const Terminal& t, const Flags& flags) {
+std::deque<Executed> collect(const Terminal& t, const FitFlags& flags) {
   std::deque<Executed> out;
   for (const std::string& file : one_or_all(flags.runs)) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
@@ -65,13 +65,14 @@ std::deque<Executed> collect(const Terminal& t, const Flags& flags) {
   return out;
 }
 
-void write_fit(Terminal& t, const Flags& flags, const std::string& json, const std::string& table) {
+void write_fit(Terminal& t, const FitFlags& flags, const std::string& json,
+               const std::string& table) {
   io::read_profile(io::parse_json(json, "fit"), "fit");  // what is written can be read
   if (!flags.output.out.empty()) write_output(flags.output.out, json);
   t.out << (flags.output.format == "json" ? json : table) << std::flush;
 }
 
-Profile base_of(const Terminal& t, const Flags& flags) {
+Profile base_of(const Terminal& t, const FitFlags& flags) {
   std::string path = home_of(t).find("calib/profiles", flags.base, "profile");
   return io::read_profile(io::parse_json(io::read_file(path), path), path);
 }
@@ -88,7 +89,7 @@ bool of_kernels(const Run& run, const std::string& backend) {
 }
 
 // Runs of one GPU's kernels, none of them noisy.
-std::deque<Run> kernel_runs(Terminal& t, const Flags& flags, const std::string& folder) {
+std::deque<Run> kernel_runs(Terminal& t, const FitFlags& flags, const std::string& folder) {
   std::deque<Run> runs;
   auto name = [](const Run& r) { return r.origin.gpu.substr(0, r.origin.gpu.find(" (")); };
   for (const std::string& file : one_or_all(folder)) {
@@ -124,9 +125,9 @@ std::string kernel_table(const std::vector<KernelResidual>& rows, const char* fi
 }
 
 // How far this fit is off a GPU that it has not seen, and of which it knows the datasheet.
-std::string stranger_table(Terminal& t, const Flags& flags, const KernelCosts& costs,
+std::string stranger_table(Terminal& t, const FitFlags& flags, const KernelCosts& costs,
                            const Profile& base) {
-  Flags other = flags;
+  FitFlags other = flags;
   other.base = flags.against_base;
   Profile to = base_of(t, other);
   std::deque<Run> runs = kernel_runs(t, flags, flags.against);
@@ -149,7 +150,7 @@ std::string stranger_table(Terminal& t, const Flags& flags, const KernelCosts& c
 }
 
 // Kernels of one GPU: Runs of samples, without a scenario.
-void fit_gpu(Terminal& t, const Flags& flags) {
+void fit_gpu(Terminal& t, const FitFlags& flags) {
   std::deque<Run> runs = kernel_runs(t, flags, flags.runs);
   std::vector<const Run*> all = pointers(runs);
   Profile base = base_of(t, flags);
@@ -185,7 +186,7 @@ void fit_gpu(Terminal& t, const Flags& flags) {
 }
 
 // NCCL's links, from imported tables of nccl-tests.
-void fit_nccl_tests(Terminal& t, const Flags& flags) {
+void fit_nccl_tests(Terminal& t, const FitFlags& flags) {
   Profile base = base_of(t, flags);
   if (base.kind != DeviceKind::Gpu)
     throw InputError{"--base " + flags.base,
@@ -262,7 +263,7 @@ void fit_nccl_tests(Terminal& t, const Flags& flags) {
 }
 
 // The loopback of several ranks on one GPU, from NCCL's collectives there.
-void fit_nccl(Terminal& t, const Flags& flags) {
+void fit_nccl(Terminal& t, const FitFlags& flags) {
   Profile base = base_of(t, flags);
   if (base.kind != DeviceKind::Gpu)
     throw InputError{"--base " + flags.base,
@@ -311,7 +312,7 @@ void fit_nccl(Terminal& t, const Flags& flags) {
   write_fit(t, flags, io::write_profile(f.profile, rows).dump(1) + "\n", table);
 }
 
-void fit_command(Terminal& t, const Flags& flags) {
+void fit_command(Terminal& t, const FitFlags& flags) {
   if (flags.backend != "nccl" && !flags.kernels.empty())
     throw InputError{"--kernels " + flags.kernels, "is of --backend nccl"};
   if (flags.backend == "nccl-tests") return fit_nccl_tests(t, flags);
@@ -372,7 +373,7 @@ void fit_command(Terminal& t, const Flags& flags) {
 }  // namespace
 
 void add_fit(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<FitFlags>();
   Command* c =
       app.add_subcommand("fit", "Make a profile from measured Runs, and print what the fit leaves");
   c->add_option("--runs", flags->runs, "folder of Runs, or one Run; default: the shipped ones");

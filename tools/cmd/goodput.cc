@@ -20,7 +20,7 @@ using goodput::Failure;
 using goodput::Part;
 using goodput::Recovery;
 
-struct Flags {
+struct GoodputFlags {
   QuestionFlags question;
   std::string step, samples, ranks_per_host;
   std::string horizon = "30d";
@@ -52,7 +52,7 @@ struct Trained {
   double network = 0;      // bytes a second of a host
 };
 
-Trained given(const Flags& f) {
+Trained given(const GoodputFlags& f) {
   const QuestionFlags& q = f.question;
   for (auto [flag, value] :
        {std::pair{"", &q.scenario}, {"--workload ", &q.workload}, {"--plan ", &q.plan}})
@@ -71,7 +71,7 @@ Trained given(const Flags& f) {
   return t;
 }
 
-Trained predicted(Terminal& terminal, const Flags& f) {
+Trained predicted(Terminal& terminal, const GoodputFlags& f) {
   if (!f.samples.empty())
     throw InputError{"--samples-per-step " + f.samples,
                      "is of --step; a workload says its batch (--set workload.batch=64)"};
@@ -110,7 +110,7 @@ std::vector<goodput::HostsAt> hosts_at(const char* flag, const std::vector<std::
   return out;
 }
 
-void read_failures(const Flags& f, GoodputAnswer& a) {
+void read_failures(const GoodputFlags& f, GoodputAnswer& a) {
   goodput::Job& job = a.job;
   job.lost = hosts_at("--lose", f.lost);
   job.added = hosts_at("--add", f.added);
@@ -132,7 +132,7 @@ void read_failures(const Flags& f, GoodputAnswer& a) {
                                                    a.ranks)};
 }
 
-void read_world(const Flags& f, GoodputAnswer& a) {
+void read_world(const GoodputFlags& f, GoodputAnswer& a) {
   goodput::Job& job = a.job;
   const bool torchrun = job.recovery == Recovery::Torchrun;
   job.least_hosts = torchrun ? job.hosts : 1;
@@ -149,7 +149,7 @@ void read_world(const Flags& f, GoodputAnswer& a) {
 }
 
 // How long a checkpoint takes to write and to read.
-void read_checkpoints(const Flags& f, const Trained& t, GoodputAnswer& a) {
+void read_checkpoints(const GoodputFlags& f, const Trained& t, GoodputAnswer& a) {
   goodput::Job& job = a.job;
   const std::string asked = !f.checkpoint.empty()               ? f.checkpoint
                             : job.recovery == Recovery::Torchft ? "none"
@@ -213,7 +213,7 @@ void read_checkpoints(const Flags& f, const Trained& t, GoodputAnswer& a) {
   }
 }
 
-void read_phases(const Flags& f, const Trained& t, GoodputAnswer& a) {
+void read_phases(const GoodputFlags& f, const Trained& t, GoodputAnswer& a) {
   goodput::Times& times = a.job.times;
   std::vector<std::string> names;
   for (const goodput::PartRecord& p : goodput::parts())
@@ -256,7 +256,7 @@ void read_phases(const Flags& f, const Trained& t, GoodputAnswer& a) {
   times[Part::Sync] = seconds_as(static_cast<double>(a.checkpoint_bytes) / network);
 }
 
-GoodputAnswer read(Terminal& terminal, const Flags& f) {
+GoodputAnswer read(Terminal& terminal, const GoodputFlags& f) {
   Trained t = f.step.empty() ? predicted(terminal, f) : given(f);
   if (!f.ranks_per_host.empty())
     t.ranks_per_host = count_of("--gpus-per-host", f.ranks_per_host, 1, 1'000'000);
@@ -287,7 +287,7 @@ GoodputAnswer read(Terminal& terminal, const Flags& f) {
   return a;
 }
 
-void answer(const Flags& f, GoodputAnswer& a) {
+void answer(const GoodputFlags& f, GoodputAnswer& a) {
   constexpr int kSearched = 20;  // courses of each interval that is tried
   constexpr int kTried = 18;     // intervals
   constexpr double kMost = 2e8;  // failures that are played: about a minute
@@ -319,7 +319,7 @@ void answer(const Flags& f, GoodputAnswer& a) {
     a.expected = goodput::expected_goodput(a.job);
 }
 
-void goodput_command(Terminal& t, const Flags& f) {
+void goodput_command(Terminal& t, const GoodputFlags& f) {
   GoodputAnswer a = read(t, f);
   answer(f, a);
   const std::string& format = f.output.format;
@@ -329,7 +329,7 @@ void goodput_command(Terminal& t, const Flags& f) {
                                  : goodput_text(a));
 }
 
-void add_failure_flags(Command& c, Flags& f) {
+void add_failure_flags(Command& c, GoodputFlags& f) {
   c.add_option("--mtbf-per-gpu", f.mtbf_per_gpu,
                "mean time between failures of one GPU: 50000h; they come at random");
   c.add_option("--mtbf-per-host", f.mtbf_per_host, "the same of a host, instead");
@@ -354,7 +354,7 @@ void add_failure_flags(Command& c, Flags& f) {
                "a lost host is repaired, or leaves Horovod's blacklist, after 24h; default: never");
 }
 
-void add_checkpoint_flags(Command& c, Flags& f) {
+void add_checkpoint_flags(Command& c, GoodputFlags& f) {
   c.add_option("--checkpoint", f.checkpoint,
                "every 10min, 500steps, best (searched; the default), or none (torchft's default)");
   c.add_option("--checkpoint-size", f.size,
@@ -375,7 +375,7 @@ void add_checkpoint_flags(Command& c, Flags& f) {
 }  // namespace
 
 void add_goodput(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<GoodputFlags>();
   Command* c = app.add_subcommand(
       "goodput",
       "Days of training under failures: what is left of the time, what takes the rest, how often "

@@ -16,7 +16,7 @@
 namespace ddpsim::cli {
 namespace {
 
-struct Flags {
+struct ImportChakraFlags {
   std::vector<std::string> files;
   std::string name;
   std::string groups;
@@ -51,7 +51,7 @@ std::map<std::string, std::vector<int>> read_groups(const std::string& file) {
   return out;
 }
 
-void import_chakra(Terminal& t, const Flags& f) {
+void import_chakra(Terminal& t, const ImportChakraFlags& f) {
   io::ChakraSetting setting;
   setting.name = f.name.empty() ? stem(f.files.front()) : f.name;
   if (!f.groups.empty()) setting.groups = read_groups(f.groups);
@@ -89,7 +89,7 @@ void import_chakra(Terminal& t, const Flags& f) {
 }  // namespace
 
 void add_import_chakra(Command& import, Terminal& t) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<ImportChakraFlags>();
   Command* c = import.add_subcommand(
       "chakra", "Execution traces of MLCommons' Chakra (as ASTRA-sim reads them), as a program");
   c->add_option("traces", f->files, "one of each rank, or one of any rank (gzip or not)")

@@ -31,7 +31,7 @@ constexpr Profiler kKineto{"kineto", "PyTorch, recorded by its profiler, which d
 constexpr Profiler kNsys{"nsys", "PyTorch, recorded by Nsight Systems, which disturbs",
                          io::nsys_remedy};
 
-struct Flags {
+struct ImportTracesFlags {
   Profiler profiler = kKineto;
   std::vector<std::string> files;
   std::string workload;
@@ -135,7 +135,7 @@ std::string text_of(const io::OrderedJson& j) {
 }
 
 // Each command reads its own files.
-void check_files(const Flags& f) {
+void check_files(const ImportTracesFlags& f) {
   for (const std::string& file : f.files) {
     io::ByteStream there(file);  // or it throws
     bool sqlite = io::is_sqlite(file) || file.ends_with(".nsys-rep");
@@ -148,7 +148,7 @@ void check_files(const Flags& f) {
   }
 }
 
-void import_traces(Terminal& t, const Flags& f) {
+void import_traces(Terminal& t, const ImportTracesFlags& f) {
   if (!f.workload.empty()) io::check_place(f.workload);
   if (!f.run.empty()) io::check_place(f.run);
   analysis::ImportSetting setting;
@@ -250,7 +250,7 @@ analysis::TracedRanks load_traces(const std::vector<std::string>& files, int ite
 
 void add_import_traces(Command& import, Terminal& t) {
   for (const Profiler& profiler : {kKineto, kNsys}) {
-    auto f = std::make_shared<Flags>();
+    auto f = std::make_shared<ImportTracesFlags>();
     f->profiler = profiler;
     bool nsys = profiler.name == std::string(kNsys.name);
     Command* c = import.add_subcommand(

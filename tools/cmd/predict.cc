@@ -22,7 +22,7 @@
 namespace ddpsim::cli {
 namespace {
 
-struct Flags {
+struct PredictFlags {
   QuestionFlags question;
   DescribeFlags described;
   OutputFlags output;
@@ -211,7 +211,7 @@ void tell_other_gpu(Terminal& t, const Loaded& l) {
           << printable(l.profile.hardware) << "\n";
 }
 
-void check_script(const Flags& flags) {
+void check_script(const PredictFlags& flags) {
   const DescribeFlags& d = flags.described;
   if (d.script.empty()) {
     for (auto [flag, value] :
@@ -256,7 +256,7 @@ int ranks_of_script(Terminal& t, QuestionFlags& q) {
 
 // The workload is what the script trains; what it gave its wrapper goes before the --set lines, so
 // that those win.
-void describe_script(Terminal& t, Flags& flags) {
+void describe_script(Terminal& t, PredictFlags& flags) {
   QuestionFlags& q = flags.question;
   flags.described.ranks = std::to_string(ranks_of_script(t, q));
   calib::Description found = describe(t, flags.described);
@@ -274,7 +274,7 @@ void describe_script(Terminal& t, Flags& flags) {
   q.sets.insert(q.sets.begin(), knobs.begin(), knobs.end());
 }
 
-void predict_command(Terminal& t, Flags flags) {
+void predict_command(Terminal& t, PredictFlags flags) {
   check_html(flags.output);
   check_script(flags);
   if (!flags.described.script.empty()) describe_script(t, flags);
@@ -304,7 +304,7 @@ void predict_command(Terminal& t, Flags flags) {
 }  // namespace
 
 void add_predict(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<PredictFlags>();
   Command* c = app.add_subcommand(
       "predict",
       "Predict one training iteration: how long, how sure, where the time goes, what to try next");

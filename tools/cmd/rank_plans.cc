@@ -17,7 +17,7 @@
 namespace ddpsim::cli {
 namespace {
 
-struct Flags {
+struct RankPlansFlags {
   QuestionFlags question;
   std::string price;
   std::string samples;
@@ -225,7 +225,7 @@ io::OrderedJson json(const Loaded& l, const std::vector<Row>& rows, const Sampli
   return j;
 }
 
-void rank_plans_command(Terminal& t, const Flags& flags) {
+void rank_plans_command(Terminal& t, const RankPlansFlags& flags) {
   double price = flags.price.empty() ? 0 : parse_positive("--price-per-gpu-hour", flags.price, 1e6);
   if (price > 0 && flags.samples.empty())
     throw InputError{"--epoch-samples",
@@ -258,7 +258,7 @@ void rank_plans_command(Terminal& t, const Flags& flags) {
 }  // namespace
 
 void add_rank_plans(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RankPlansFlags>();
   Command* c = app.add_subcommand(
       "rank-plans",
       "Every system that can train this workload on this cluster: step, memory, what it costs");

@@ -14,7 +14,7 @@
 namespace ddpsim::cli {
 namespace {
 
-struct Flags {
+struct ShowFlags {
   std::string what;
   QuestionFlags question;
   OutputFlags output;
@@ -22,7 +22,7 @@ struct Flags {
 };
 
 // A file's own text is not broken to a terminal's width.
-void write_file_text(Terminal& t, const Flags& f, const std::string& text) {
+void write_file_text(Terminal& t, const ShowFlags& f, const std::string& text) {
   OutputFlags as_it_is = f.output;
   as_it_is.format = "json";
   write_answer(t, as_it_is, text);
@@ -116,7 +116,7 @@ std::string buckets_text(const Program& p, const std::string& format) {
 
 // The shipped or given file itself, once it has been found valid.
 template <class Noun>
-void show_file(Terminal& t, const Flags& f, const char* folder, const std::string& flag,
+void show_file(Terminal& t, const ShowFlags& f, const char* folder, const std::string& flag,
                Noun (*read)(const io::Json&, const std::string&)) {
   const std::string& name = !flag.empty() ? flag : f.question.scenario;
   if (name.empty()) throw InputError{"show " + f.what, "name it: ddpsim show " + f.what + " NAME"};
@@ -135,7 +135,7 @@ void show_file(Terminal& t, const Flags& f, const char* folder, const std::strin
 }
 
 // A Run, measured or predicted: as it is (json), or what it is of and its samples.
-void show_run(Terminal& t, const Flags& f) {
+void show_run(Terminal& t, const ShowFlags& f) {
   const std::string& path = f.question.scenario;
   if (path.empty()) throw InputError{"show run", "name its file: ddpsim show run FILE"};
   if (!f.question.sets.empty())
@@ -203,7 +203,7 @@ std::string plan_text(const std::string& name, const std::string& format) {
   return format == "json" ? j.dump(1) + "\n" : out;
 }
 
-void show(Terminal& t, const Flags& f) {
+void show(Terminal& t, const ShowFlags& f) {
   const std::string& what = f.what;
   if (what == "plan") {
     if (!f.question.sets.empty())
@@ -248,7 +248,7 @@ void show(Terminal& t, const Flags& f) {
 }  // namespace
 
 void add_show(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ShowFlags>();
   Command* c = app.add_subcommand(
       "show", "Show a workload, cluster, profile or Run, or the program and buckets of a scenario");
   c->add_option(

@@ -34,7 +34,7 @@ constexpr std::int64_t kBlock = 16;            // points a thread takes at once
 constexpr std::int64_t kAhead = 1024;          // blocks that may wait for an earlier one
 constexpr std::int64_t kMostKept = 1'000'000;  // rows of a page or a table
 
-struct Flags {
+struct SweepCommandFlags {
   QuestionFlags question;
   OutputFlags output;
   std::vector<std::string> axes;
@@ -160,7 +160,7 @@ class Round {
 };
 
 // A crash says at which point it was.
-SweepRow ask(Loader& loader, const Sweep& s, const Flags& flags, std::int64_t point) {
+SweepRow ask(Loader& loader, const Sweep& s, const SweepCommandFlags& flags, std::int64_t point) {
   SweepRow row = row_at(s, point);
   if (std::find(flags.skip.begin(), flags.skip.end(), point) != flags.skip.end()) {
     row.reason = "not asked (--skip)";
@@ -173,7 +173,7 @@ SweepRow ask(Loader& loader, const Sweep& s, const Flags& flags, std::int64_t po
 }
 
 // What a file holds is the first process's business; how far it is, everybody's.
-void sweep_with_mpi(Terminal& t, const Flags& flags, Loader& loader, const Sweep& s,
+void sweep_with_mpi(Terminal& t, const SweepCommandFlags& flags, Loader& loader, const Sweep& s,
                     const Part& part, const Processes& processes) {
   int jobs = flags.jobs > 0 ? flags.jobs : 1;  // mpirun starts a process a core
   std::int64_t start[2] = {0, 0};              // rows that are there, or -1: refused; bytes
@@ -223,7 +223,7 @@ std::string flips_text(const SweepFlips& flips, const Sweep& s) {
   return out;
 }
 
-void sweep_command(Terminal& t, Flags& flags) {
+void sweep_command(Terminal& t, SweepCommandFlags& flags) {
   if (flags.jobs < 0)
     throw InputError{fmt::format("--jobs {}", flags.jobs),
                      "expected the number of threads; 0 = all cores"};
@@ -395,7 +395,7 @@ void merge_command(Terminal& t, const MergeFlags& flags) {
 }  // namespace
 
 void add_sweep(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<SweepCommandFlags>();
   Command* c = app.add_subcommand(
       "sweep", "Predict every point of some axes: bucket sizes, hosts, bandwidths, systems");
   add_question_flags(*c, flags->question);

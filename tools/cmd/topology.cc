@@ -17,7 +17,7 @@ namespace {
 using topology::Fabric;
 using topology::Severity;
 
-struct Flags {
+struct TopologyFlags {
   std::string what;
   std::string cluster;
   std::string cluster_flag;
@@ -146,7 +146,7 @@ std::string show_json(const Fabric& f) {
   return j.dump(1) + "\n";
 }
 
-void check(Terminal& t, const Flags& flags, const Fabric& f) {
+void check(Terminal& t, const TopologyFlags& flags, const Fabric& f) {
   auto found = topology::findings(f);
   io::Home home = home_of(t);
   try {
@@ -185,7 +185,7 @@ void check(Terminal& t, const Flags& flags, const Fabric& f) {
   throw GateFailed{};
 }
 
-void topology_command(Terminal& t, Flags flags) {
+void topology_command(Terminal& t, TopologyFlags flags) {
   const std::vector<std::string> known{"show", "check", "draw"};
   if (std::find(known.begin(), known.end(), flags.what) == known.end()) {
     std::string hint = io::nearest(flags.what, known);
@@ -222,7 +222,7 @@ void topology_command(Terminal& t, Flags flags) {
 }  // namespace
 
 void add_topology(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<TopologyFlags>();
   Command* c = app.add_subcommand("topology",
                                   "Show, check or draw a cluster's links: kinds, capacities, path "
                                   "types, single points of failure");

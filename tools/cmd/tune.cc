@@ -16,7 +16,7 @@
 namespace ddpsim::cli {
 namespace {
 
-struct Flags {
+struct TuneFlags {
   QuestionFlags question;
   OutputFlags output;
   std::string knob;
@@ -95,7 +95,7 @@ double seconds(const std::string& text) {
   return static_cast<double>(d.value->ps) / 1e12;
 }
 
-std::optional<predict::Scaling> scaling_of(const Flags& f, const Loaded& l, const Plan& plan,
+std::optional<predict::Scaling> scaling_of(const TuneFlags& f, const Loaded& l, const Plan& plan,
                                            const predict::Options& options) {
   if (f.price.empty() && f.samples.empty() && f.deadline.empty()) return {};
   if (f.samples.empty())
@@ -132,7 +132,7 @@ report::TuningHeading heading(const Loaded& l) {
 }
 
 // The decisions to search, with --knob and --values.
-std::vector<strategy::Decision> decisions_of(const Flags& f, const Loaded& l) {
+std::vector<strategy::Decision> decisions_of(const TuneFlags& f, const Loaded& l) {
   const strategy::DecidedFor of{l.workload, l.scenario.ranks, l.cluster.devices_per_host};
   std::vector<strategy::Decision> all = strategy::decisions(l.scenario.plan, of);
   if (f.knob.empty()) {
@@ -183,7 +183,7 @@ void check_size(const Workload& w) {
                     predict::kMostTuned, w.arrival.size())};
 }
 
-void tune_sharded_command(Terminal& t, const Flags& f, Loaded& l) {
+void tune_sharded_command(Terminal& t, const TuneFlags& f, Loaded& l) {
   limit_memory(f.memory_limit, l.profile);
   if (f.values.empty()) check_size(l.workload);
   predict::ShardedOptions options{l.options, decisions_of(f, l), f.values.empty()};
@@ -220,7 +220,7 @@ void tune_sharded_command(Terminal& t, const Flags& f, Loaded& l) {
                    : report::sharded_page(heading(l), tuning, scaling ? &*scaling : nullptr));
 }
 
-void tune_command(Terminal& t, const Flags& flags) {
+void tune_command(Terminal& t, const TuneFlags& flags) {
   // What can be refused without work is.
   check_html(flags.output);
   if (!flags.price.empty()) parse_positive("--price-per-gpu-hour", flags.price, 1e6);
@@ -285,7 +285,7 @@ void tune_command(Terminal& t, const Flags& flags) {
 }  // namespace
 
 void add_tune(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<TuneFlags>();
   Command* c = app.add_subcommand("tune",
                                   "Find the bucket size (or another knob's setting) that makes the "
                                   "step shortest, and what would gain more");

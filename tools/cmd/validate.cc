@@ -26,7 +26,7 @@ namespace {
 
 using namespace validation;
 
-struct Flags {
+struct ValidateFlags {
   std::string runs;
   std::string profile;
   std::string profiles;
@@ -74,7 +74,7 @@ bool same_computation(const Profile& a, const Profile& b) {
 
 // `run`: brings a layer profile that replaces the workload's times; null or without one: the
 // workload's own.
-Case predict_case(const Terminal& t, const Flags& flags, const std::string& path,
+Case predict_case(const Terminal& t, const ValidateFlags& flags, const std::string& path,
                   const Run* run = nullptr) {
   Case c;
   try {
@@ -166,7 +166,7 @@ Run open_run(const std::string& file) {
   return run;
 }
 
-Validation validate_folder(const Terminal& t, const Flags& flags,
+Validation validate_folder(const Terminal& t, const ValidateFlags& flags,
                            const std::vector<Limit>& limits) {
   std::vector<std::string> files = run_files(flags.runs);
   if (files.empty())
@@ -204,7 +204,7 @@ Validation validate_folder(const Terminal& t, const Flags& flags,
 }
 
 // Published tables of collectives beside the mechanism, which was fitted on other machines' tables.
-void validate_collectives(Terminal& t, const Flags& flags) {
+void validate_collectives(Terminal& t, const ValidateFlags& flags) {
   for (auto [flag, value] :
        {std::pair{"--budget", &flags.budget}, std::pair{"--profile", &flags.profile},
         std::pair{"--profiles", &flags.profiles}, std::pair{"--without", &flags.without}})
@@ -238,7 +238,7 @@ void validate_collectives(Terminal& t, const Flags& flags) {
 }
 
 // The shipped budget is of the shipped Runs or rows; another folder has its own, or none.
-std::string budget_of(Terminal& t, const Flags& flags, const std::string& folder,
+std::string budget_of(Terminal& t, const ValidateFlags& flags, const std::string& folder,
                       const char* shipped, const char* budget) {
   if (!flags.budget.empty()) return flags.budget;
   const std::string home = home_of(t).path() + "/";
@@ -269,7 +269,7 @@ void tell_broken(Terminal& t, const std::vector<LimitResult>& limits) {
 }
 
 // Published training steps beside predictions of them.
-void validate_steps(Terminal& t, const Flags& flags) {
+void validate_steps(Terminal& t, const ValidateFlags& flags) {
   for (auto [flag, value] :
        {std::pair{"--runs", &flags.runs}, std::pair{"--profile", &flags.profile},
         std::pair{"--profiles", &flags.profiles}, std::pair{"--tolerance", &flags.tolerance}})
@@ -320,7 +320,7 @@ void validate_steps(Terminal& t, const Flags& flags) {
 }
 
 // Published kernels beside what shipped profiles say of them.
-void validate_published_kernels(Terminal& t, const Flags& flags) {
+void validate_published_kernels(Terminal& t, const ValidateFlags& flags) {
   for (auto [flag, value] :
        {std::pair{"--runs", &flags.runs}, std::pair{"--profile", &flags.profile},
         std::pair{"--profiles", &flags.profiles}, std::pair{"--tolerance", &flags.tolerance},
@@ -337,7 +337,7 @@ void validate_published_kernels(Terminal& t, const Flags& flags) {
                    budget_of(t, flags, folder, shipped, "tests/validation/kernels.json"));
 }
 
-void validate_command(Terminal& t, Flags flags) {
+void validate_command(Terminal& t, ValidateFlags flags) {
   for (auto [flag, on] :
        {std::pair{"--collectives", flags.collectives}, std::pair{"--steps", flags.steps},
         std::pair{"--kernels", flags.kernels}}) {
@@ -392,7 +392,7 @@ void validate_command(Terminal& t, Flags flags) {
 }  // namespace
 
 void add_validate(Command& app, Terminal& t) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ValidateFlags>();
   Command* c = app.add_subcommand("validate",
                                   "Compare every measured run of a folder with its prediction, and "
                                   "hold the errors to a budget");

@@ -46,6 +46,11 @@ int compute_capability(const Group& g) {
 Version version(const Group& g) {
   return g.settings.version;
 }
+std::optional<SymmetricKernel> symmetric_kernel(const Group& g, Operation op, Bytes size) {
+  System s = g.system;
+  s.version = g.settings.version;
+  return symmetric_kernel(s, g.settings, op, size.count);
+}
 const std::string& network_transport(const Group& g) {
   return g.fabric->transports()[g.inter.transport];
 }

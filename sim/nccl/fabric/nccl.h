@@ -15,6 +15,7 @@
 
 #include "sim/model/profile.h"
 #include "sim/nccl/choose.h"
+#include "sim/nccl/symmetric.h"
 #include "sim/topology/link_loads.h"
 
 namespace ddpsim::nccl {
@@ -69,6 +70,8 @@ int ranks(const Group& g);
 int nodes(const Group& g);
 int compute_capability(const Group& g);
 Version version(const Group& g);
+// As symmetric_kernel() of symmetric.h.
+std::optional<SymmetricKernel> symmetric_kernel(const Group& g, Operation op, Bytes size);
 // Of hops between nodes. REQUIRES: several nodes.
 const std::string& network_transport(const Group& g);
 // What it puts on the links: bytes on a link per byte of the operation, as nccl-tests states it.

@@ -1,0 +1,167 @@
+// time = latency + what the bytes take beyond a microsecond, at what the blocks reach up to a peak,
+// both corners rounded off; of a kernel the fewest blocks within 2.5 % of the most; of the kernels
+// the least time, where each block costs 2.5 % more.
+#include "sim/nccl/symmetric.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ddpsim::nccl {
+namespace {
+
+constexpr int kMostSymmetricBlocks = 64;
+constexpr int kBlocksOfOneGpu = 16;  // that use the switch's multicast, all ranks together
+constexpr int kBlocksOfOneBlackwell = 32;
+constexpr double kTolerance = 1.025;
+constexpr double kPenaltyOfABlock = 0.025;
+constexpr std::int64_t kGib = std::int64_t{1} << 30;
+constexpr double kGbPerUs = static_cast<double>(kGib) / 1e6;  // NCCL's GB/s, bytes a microsecond
+constexpr double kLlFactor = 9;
+
+enum class Way : std::uint8_t { Ll, LlMulticast, Plain, Multicast };
+struct Kernel {
+  Operation op;
+  Way way;
+  std::string_view name;
+};
+// In NCCL's order: of equals the first.
+constexpr Kernel kKernels[]{
+    {Operation::AllReduce, Way::Ll, "AllReduce_AGxLL_R"},
+    {Operation::AllReduce, Way::LlMulticast, "AllReduce_AGxLLMC_R"},
+    {Operation::AllReduce, Way::Plain, "AllReduce_RSxLD_AGxST"},
+    {Operation::AllReduce, Way::Multicast, "AllReduce_RSxLDMC_AGxSTMC"},
+    {Operation::AllGather, Way::Ll, "AllGather_LL"},
+    {Operation::AllGather, Way::LlMulticast, "AllGather_LLMC"},
+    {Operation::AllGather, Way::Plain, "AllGather_ST"},
+    {Operation::AllGather, Way::Multicast, "AllGather_STMC"},
+    {Operation::ReduceScatter, Way::Ll, "ReduceScatter_LL"},
+    {Operation::ReduceScatter, Way::Plain, "ReduceScatter_LD"},
+    {Operation::ReduceScatter, Way::Multicast, "ReduceScatter_LDMC"},
+};
+constexpr bool is_ll(Way w) {
+  return w == Way::Ll || w == Way::LlMulticast;
+}
+constexpr bool multicast(Way w) {
+  return w == Way::LlMulticast || w == Way::Multicast;
+}
+
+// The mathematical library's last bit is not the same everywhere; sums and products are.
+constexpr double kLn2 = 0.693147180559945309417;
+double exp_of(double x) {
+  if (x < -700) return 0;
+  double k = std::floor(x / kLn2 + 0.5);
+  double r = x - k * kLn2;
+  double out = 1;
+  for (int n = 18; n > 0; --n) out = 1 + out * r / n;
+  return std::ldexp(out, static_cast<int>(k));
+}
+double log_of(double x) {  // REQUIRES: x > 0
+  int k = 0;
+  double m = std::frexp(x, &k);  // 0.5 to 1
+  double t = (m - 0.75) / (m + 0.75);
+  double term = t;
+  double sum = 0;
+  for (int n = 1; n < 40; n += 2) {
+    sum += term / n;
+    term *= t * t;
+  }
+  constexpr double kLnOfThreeQuarters = -0.287682072451780927439;
+  return k * kLn2 + kLnOfThreeQuarters + 2 * sum;
+}
+
+// The lesser, and what is above 0, without a corner.
+double soft_min(double x, double ceiling, double softness) {
+  return ceiling - softness * log_of(1 + (exp_of(ceiling / softness) - 1) * exp_of(-x / softness));
+}
+double soft_plus(double x) {
+  return x >= 100 ? x : log_of(1 + exp_of(x));
+}
+
+// What NCCL reckons with. Bytes, microseconds, bytes a microsecond.
+struct Model {
+  double bytes = 0;     // the larger of what a rank sends and receives
+  double multiple = 1;  // that the switch makes of what a block moves
+  double latency = 0;
+  double block = 0;  // rate of one block
+  double peak = 0;
+  int most_blocks = kMostSymmetricBlocks;
+
+  double time(int blocks) const {
+    double rate = soft_min(blocks * block * multiple, peak, block);
+    return latency + soft_plus(bytes / rate - 1);
+  }
+};
+
+// `bytes`: of an all-reduce all, of a gather or scatter one rank's part.
+Model model_of(const Kernel& k, int ranks, bool blackwell, double bytes) {
+  Model m;
+  double n = ranks;
+  bool all_reduce = k.op == Operation::AllReduce;
+  switch (k.way) {
+    case Way::Ll:
+    case Way::LlMulticast:
+      m.bytes = n * bytes * kLlFactor;
+      if (k.way == Way::LlMulticast) m.multiple = 1.1;
+      break;
+    case Way::Plain:
+      m.bytes = all_reduce ? std::floor(2 * bytes * (n - 1) / n) : (n - 1) * bytes;
+      break;
+    case Way::Multicast:
+      m.bytes = all_reduce ? std::floor(bytes / n) + bytes : (n - 1) * bytes;
+      m.multiple = all_reduce ? n : 0.55 * n;
+      m.most_blocks = ((blackwell ? kBlocksOfOneBlackwell : kBlocksOfOneGpu) + ranks - 1) / ranks;
+      break;
+  }
+  bool both = all_reduce && k.way == Way::Multicast;
+  if (blackwell) {
+    m.latency = is_ll(k.way) ? (k.op == Operation::AllGather ? 8.5 : 11) : all_reduce ? 19.5 : 13;
+    m.block = 55 * kGbPerUs;
+    m.peak = (both ? 1000 : 600) * kGbPerUs;
+  } else {
+    m.latency = is_ll(k.way) ? 4.5 : 7.8;
+    m.block = (all_reduce ? 65 : 44) * kGbPerUs;
+    m.peak = (both ? 480 : 320) * kGbPerUs;
+  }
+  return m;
+}
+
+SymmetricKernel estimate(const Kernel& k, Model m, const Settings& settings) {
+  if (settings.max_channels > 0) m.most_blocks = std::min(m.most_blocks, settings.max_channels);
+  SymmetricKernel out{k.name, m.most_blocks, m.time(m.most_blocks)};
+  for (int blocks = std::max(1, settings.min_channels); blocks < m.most_blocks; ++blocks) {
+    double time = m.time(blocks);
+    if (time > kTolerance * out.estimate_us) continue;
+    out.blocks = blocks;
+    out.estimate_us = time;
+    break;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<SymmetricKernel> symmetric_kernel(const System& s, const Settings& settings,
+                                                Operation op, std::int64_t bytes) {
+  if (!s.version.has(Change::SymmetricKernels) || s.rccl || s.nodes > 1 || s.ranks < 2 ||
+      !s.nvswitch)
+    return std::nullopt;
+  bool has_multicast = s.nvls && s.compute_capability >= 90;
+  // NCCL counts a gather's or a scatter's bytes of one rank; its limits are of all of them.
+  std::int64_t own = op == Operation::AllReduce ? bytes : bytes / s.ranks;
+  std::int64_t all = op == Operation::AllReduce ? bytes : own * s.ranks;
+  if (all >= 64 * kGib) return std::nullopt;
+  std::optional<SymmetricKernel> best;
+  auto cost = [](const SymmetricKernel& k) {
+    return k.estimate_us * (1 + kPenaltyOfABlock * k.blocks);
+  };
+  for (const Kernel& k : kKernels) {
+    if (k.op != op || (multicast(k.way) && !has_multicast) || (is_ll(k.way) && all >= 2 * kGib))
+      continue;
+    SymmetricKernel made = estimate(
+        k, model_of(k, s.ranks, s.compute_capability >= 100, static_cast<double>(own)), settings);
+    if (!best || cost(made) < cost(*best)) best = made;
+  }
+  return best;
+}
+
+}  // namespace ddpsim::nccl
