@@ -1,12 +1,21 @@
 #include "calib/fit/by_machine.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <string_view>
 
 #include "sim/analysis/compare.h"
 
 namespace ddpsim::calib {
 namespace {
+
+// Machines whose tables lent the price a constant (MODEL.md 7.3: launches by channel, NVLS's
+// chunks). Whatever table a fit leaves out, the price has seen these.
+constexpr std::array<std::string_view, 4> kLent{"aws-p5, aws-samples/awsome-distributed-training",
+                                                "dgx-a100, stored public file id 69473998636",
+                                                "dgx1-v100, stored public file id 41793431922",
+                                                "hgx-h100, waynehacking8/nccl-collectives-bench"};
 
 struct RowErrors {
   std::vector<double> left_out;
@@ -27,6 +36,20 @@ void add_errors(const std::vector<CollectiveRow>& rows, const SizeRange& range,
 double median_magnitude(std::vector<double> errors) {
   for (double& e : errors) e = std::abs(e);
   return errors.empty() ? 0 : analysis::median(errors);
+}
+
+// Of the machines that have sizes of this range, all or without those that lent a constant.
+MedianOfMachines median_of(const std::vector<MachineErrors>& machines, std::size_t range,
+                           bool unseen) {
+  std::vector<double> medians;
+  std::vector<double> shipped;
+  for (const MachineErrors& m : machines) {
+    if (m.ranges[range].rows == 0 || (unseen && m.lent)) continue;
+    medians.push_back(m.ranges[range].median);
+    shipped.push_back(m.ranges[range].shipped);
+  }
+  if (medians.empty()) return {};
+  return {medians.size(), analysis::median(medians), analysis::median(shipped)};
 }
 
 }  // namespace
@@ -51,6 +74,7 @@ MachineReport by_machine(const std::vector<CollectiveTable>& tables,
   for (const auto& [machine, of] : errors) {
     MachineErrors& m = out.machines.emplace_back();
     m.machine = machine;
+    m.lent = std::find(kLent.begin(), kLent.end(), machine) != kLent.end();
     m.tables = count[machine];
     for (std::size_t k = 0; k < of.size(); ++k)
       if (!of[k].left_out.empty())
@@ -58,20 +82,12 @@ MachineReport by_machine(const std::vector<CollectiveTable>& tables,
                        analysis::median(of[k].left_out), median_magnitude(of[k].shipped)};
   }
   for (std::size_t k = 0; k < kSizeRanges.size(); ++k) {
-    std::vector<double> medians;
-    std::vector<double> shipped;
     OverMachines& over = out.over[k];
-    for (const MachineErrors& m : out.machines) {
-      const RangeError& r = m.ranges[k];
-      if (r.rows == 0) continue;
-      medians.push_back(r.median);
-      shipped.push_back(r.shipped);
-      if (r.median >= over.worst) over.worst = r.median, over.worst_machine = m.machine;
-    }
-    over.machines = medians.size();
-    if (medians.empty()) continue;
-    over.median = analysis::median(medians);
-    over.shipped = analysis::median(shipped);
+    over.all = median_of(out.machines, k, false);
+    over.unseen = median_of(out.machines, k, true);
+    for (const MachineErrors& m : out.machines)
+      if (m.ranges[k].rows > 0 && m.ranges[k].median >= over.worst)
+        over.worst = m.ranges[k].median, over.worst_machine = m.machine;
   }
   out.intervals = ratios.intervals();
   return out;

@@ -32,14 +32,19 @@ struct RangeError {
 };
 struct MachineErrors {
   std::string machine;
+  bool lent = false;  // the price's mechanism a constant, which stays when its tables are left out
   std::size_t tables = 0;
   std::array<RangeError, kSizeRanges.size()> ranges;
 };
-// Over machines that have such sizes.
-struct OverMachines {
+struct MedianOfMachines {
   std::size_t machines = 0;
   double median = 0;
   double shipped = 0;
+};
+// Over machines that have such sizes.
+struct OverMachines {
+  MedianOfMachines all;
+  MedianOfMachines unseen;  // of those that lent the price's mechanism no constant
   double worst = 0;
   std::string worst_machine;
 };

@@ -1,15 +1,9 @@
-// Random numbers, and the two functions that they need, the same on every machine.
+// Random numbers, the same on every machine.
 #pragma once
 
 #include <cstdint>
 
 namespace ddpsim::goodput {
-
-// Natural logarithm and exponential function from +, -, * and / alone, so that every machine's last
-// bit is the same; relative error below 1e-14. REQUIRES: x > 0 and finite.
-double natural_logarithm(double x);
-// 0 below -700, infinite above 700.
-double natural_exponential(double x);
 
 // Counter-based: the i-th number is a function of (seed, stream, i) alone, SplitMix64's output
 // function (Steele, Lea, Flood, OOPSLA 2014) of key + i * its increment.

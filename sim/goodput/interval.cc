@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/goodput/draws.h"
+#include "sim/units/elementary.h"
 
 namespace ddpsim::goodput {
 namespace {

@@ -462,11 +462,10 @@ double link_bandwidth(Wire wire, double raw, const Machine& m) {
 
 Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet,
               LastSearch* last) {
-  LastSearch own;
-  LastSearch& of = last ? *last : own;
-  if (of.nodes != nodes || of.collnet != collnet || of.machine != m || of.node != node)
-    of = {node, nodes, m, collnet, find_all(node, nodes, m, collnet)};
-  Graphs out = of.graphs;
+  if (last && (last->nodes != nodes || last->collnet != collnet || last->machine != m ||
+               last->node != node))
+    *last = {node, nodes, m, collnet, find_all(node, nodes, m, collnet)};
+  Graphs out = last ? last->graphs : find_all(node, nodes, m, collnet);
   for (ChannelGraph& g : out) g.latency_inter = latency_inter;
   return out;
 }

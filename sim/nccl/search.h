@@ -52,11 +52,7 @@ struct Machine {
 enum class Wire : std::uint8_t { Nvlink, C2c, Pcie, Upi, Nic };
 double link_bandwidth(Wire wire, double raw_gb_per_s, const Machine& m);
 
-// Graphs of `nodes` such nodes. Rings always have a channel, and trees where there are two ranks:
-// one of 0.1 GB/s where nothing is found, as in NCCL. Channels 0: the algorithm has none.
-// `latency_inter`: of the network plugin.
-// `last`: communicators of alike hosts, one behind another, ask the same; what was found is kept
-// there, and taken from there.
+// What was asked last, and found: communicators of alike hosts, one behind another, ask the same.
 struct LastSearch {
   Node node;
   int nodes = 0;
@@ -64,6 +60,10 @@ struct LastSearch {
   bool collnet = false;
   Graphs graphs;
 };
+// Graphs of `nodes` such nodes. Rings always have a channel, and trees where there are two ranks:
+// one of 0.1 GB/s where nothing is found, as in NCCL. Channels 0: the algorithm has none.
+// `latency_inter`: of the network plugin. `last`: taken where it is of this question, else
+// replaced.
 Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet,
               LastSearch* last = nullptr);
 

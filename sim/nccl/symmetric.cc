@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/units/elementary.h"
+
 namespace ddpsim::nccl {
 namespace {
 
@@ -45,36 +47,13 @@ constexpr bool multicast(Way w) {
   return w == Way::LlMulticast || w == Way::Multicast;
 }
 
-// The mathematical library's last bit is not the same everywhere; sums and products are.
-constexpr double kLn2 = 0.693147180559945309417;
-double exp_of(double x) {
-  if (x < -700) return 0;
-  double k = std::floor(x / kLn2 + 0.5);
-  double r = x - k * kLn2;
-  double out = 1;
-  for (int n = 18; n > 0; --n) out = 1 + out * r / n;
-  return std::ldexp(out, static_cast<int>(k));
-}
-double log_of(double x) {  // REQUIRES: x > 0
-  int k = 0;
-  double m = std::frexp(x, &k);  // 0.5 to 1
-  double t = (m - 0.75) / (m + 0.75);
-  double term = t;
-  double sum = 0;
-  for (int n = 1; n < 40; n += 2) {
-    sum += term / n;
-    term *= t * t;
-  }
-  constexpr double kLnOfThreeQuarters = -0.287682072451780927439;
-  return k * kLn2 + kLnOfThreeQuarters + 2 * sum;
-}
-
 // The lesser, and what is above 0, without a corner.
 double soft_min(double x, double ceiling, double softness) {
-  return ceiling - softness * log_of(1 + (exp_of(ceiling / softness) - 1) * exp_of(-x / softness));
+  return ceiling - softness * natural_logarithm(1 + (natural_exponential(ceiling / softness) - 1) *
+                                                        natural_exponential(-x / softness));
 }
 double soft_plus(double x) {
-  return x >= 100 ? x : log_of(1 + exp_of(x));
+  return x >= 100 ? x : natural_logarithm(1 + natural_exponential(x));
 }
 
 // What NCCL reckons with. Bytes, microseconds, bytes a microsecond.

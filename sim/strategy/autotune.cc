@@ -5,6 +5,8 @@
 #include <limits>
 #include <numbers>
 
+#include "sim/units/elementary.h"
+
 namespace ddpsim::strategy {
 namespace {
 
@@ -17,26 +19,6 @@ constexpr double kDifference = 1e-8;   // of numerical gradients
 constexpr double kTestPoints[4][2] = {{4, 5}, {32, 50}, {16, 25}, {8, 10}};
 constexpr double kAutotuneBounds[2][2] = {{0, 64}, {1, 100}};
 
-// The C library's differ from machine to machine in the last bit.
-double exponential(double x) {
-  if (x < -700) return 0;
-  const double halvings = std::round(x / std::numbers::ln2);
-  const double r = x - halvings * std::numbers::ln2;
-  double term = 1;
-  double sum = 1;
-  for (int k = 1; k < 20; ++k) sum += term *= r / k;
-  return std::ldexp(sum, static_cast<int>(halvings));
-}
-double logarithm_of(double x) {  // x = m 2^e: e ln 2 + 2 artanh((m - 1)/(m + 1))
-  int e = 0;
-  const double m = std::frexp(x, &e);
-  const double t = (m - 1) / (m + 1);
-  double power = t;
-  double sum = 0;
-  for (int k = 1; k < 80; k += 2, power *= t * t) sum += power / k;
-  return e * std::numbers::ln2 + 2 * sum;
-}
-
 double squared_distance(const JointPoint& a, const JointPoint& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
@@ -44,7 +26,7 @@ double squared_distance(const JointPoint& a, const JointPoint& b) {
 }
 
 double kernel_of(double squared, double length, double height) {
-  return height * height * exponential(-0.5 / (length * length) * squared);
+  return height * height * natural_exponential(-0.5 / (length * length) * squared);
 }
 
 // Downhill by numerical gradients, halving the step until it helps.
@@ -81,7 +63,7 @@ JointPoint descend(JointPoint x, F f) {
 }
 
 double normal_density(double z) {
-  return exponential(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
+  return natural_exponential(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
 }
 // Below z: 1/2 + density x (z + z^3/3 + z^5/15 + ...); far out by a continued fraction.
 double normal_share(double z) {
@@ -125,9 +107,9 @@ double GaussianProcess::unlikelihood(double length, double height) const {
   std::vector<double> lower;
   factor(length, height, lower);
   const std::size_t n = x_.size();
-  double out = 0.5 * static_cast<double>(n) * logarithm_of(2 * std::numbers::pi);
+  double out = 0.5 * static_cast<double>(n) * natural_logarithm(2 * std::numbers::pi);
   for (double v : forward_solved(lower, y_)) out += 0.5 * v * v;
-  for (std::size_t i = 0; i < n; ++i) out += logarithm_of(lower[i * n + i]);
+  for (std::size_t i = 0; i < n; ++i) out += natural_logarithm(lower[i * n + i]);
   return out;
 }
 

@@ -30,11 +30,6 @@ void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
 }
 
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 const std::vector<std::string> kCpu{"predict", "--workload", "mlp784-50-10-cpu", "--cluster",
                                     "ethernet-10g"};
 const std::vector<std::string> kGpu{"predict", "--workload", "mlp784-50-10", "--cluster",

@@ -8,34 +8,22 @@
 namespace ddpsim::test {
 namespace {
 
-using Words = std::vector<std::string>;
-
-Words with(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-io::Json json_of(const Words& args) {
-  Outcome o = ddpsim(with(args, {"--format", "json"}));
-  EXPECT_EQ(o.code, 0) << o.err;
-  return o.code == 0 ? io::parse_json(o.out, "stdout") : io::Json();
-}
-
-const Words kJob{"goodput",           "--step", "2s",        "--ranks", "1024",
-                 "--checkpoint-size", "14GB",   "--storage", "5GB/s"};
-const Words kFails{"--mtbf-per-gpu", "20000h"};
+const Args kJob{"goodput",           "--step", "2s",        "--ranks", "1024",
+                "--checkpoint-size", "14GB",   "--storage", "5GB/s"};
+const Args kFails{"--mtbf-per-gpu", "20000h"};
 
 TEST(Goodput, SaysTheSameBytesTwice) {
   for (const char* format : {"table", "csv", "json"}) {
-    const Words asked = with(with(kJob, kFails), {"--format", format});
+    const Args asked = kJob + kFails + Args{"--format", format};
     Outcome first = ddpsim(asked);
     ASSERT_EQ(first.code, 0) << first.err;
     EXPECT_EQ(first.out, ddpsim(asked).out);
-    EXPECT_NE(first.out, ddpsim(with(asked, {"--seed", "2"})).out);
+    EXPECT_NE(first.out, ddpsim(asked + Args{"--seed", "2"}).out);
   }
 }
 
 TEST(Goodput, SharesSumToOneAndTheClosedFormIsNear) {
-  const io::Json j = json_of(with(kJob, kFails));
+  const io::Json j = json_of(kJob + kFails);
   double sum = 0;
   for (const io::Json& share : j["shares"]) sum += share.get<double>();
   EXPECT_NEAR(sum, 1, 1e-9);
@@ -67,21 +55,21 @@ TEST(Goodput, AskedAboutAHundredThousandGpusAnswersAtOnce) {
 }
 
 TEST(Goodput, TakesItsStepAndItsStateFromAPrediction) {
-  const Words question{"--workload", "gpt2-small", "--cluster", "hgx-h100"};
+  const Args question{"--workload", "gpt2-small", "--cluster", "hgx-h100"};
   const io::Json j =
-      json_of(with({"goodput", "--mtbf-per-gpu", "5000h", "--storage", "1GB/s"}, question));
-  const io::Json p = json_of(with({"predict"}, question));
+      json_of(Args{"goodput", "--mtbf-per-gpu", "5000h", "--storage", "1GB/s"} + question);
+  const io::Json p = json_of(Args{"predict"} + question);
   EXPECT_EQ(j["step_ps"], p["summary"]["step_ps"]);
   // AdamW: weights and two states of four bytes, 124,439,808 parameters.
   EXPECT_NEAR(j["checkpoints"]["bytes"].get<double>(), 124'439'808.0 * 12, 2e7);
   EXPECT_EQ(
-      json_of(with({"goodput", "--mtbf-per-gpu", "5000h", "--storage", "1GB/s", "--plan", "fsdp2"},
-                   question))["checkpoints"]["bytes"],
+      json_of(Args{"goodput", "--mtbf-per-gpu", "5000h", "--storage", "1GB/s", "--plan", "fsdp2"} +
+              question)["checkpoints"]["bytes"],
       j["checkpoints"]["bytes"]);
 }
 
 TEST(Goodput, APhaseThatIsGivenIsSaidToBe) {
-  const io::Json j = json_of(with(with(kJob, kFails), {"--phase", "import_torch=77s"}));
+  const io::Json j = json_of(kJob + kFails + Args{"--phase", "import_torch=77s"});
   int given = 0;
   for (const io::Json& p : j["phases"]) {
     EXPECT_FALSE(p["source"].get<std::string>().empty()) << p["name"];
@@ -94,34 +82,33 @@ TEST(Goodput, APhaseThatIsGivenIsSaidToBe) {
 }
 
 TEST(Goodput, RefusesWithARemedy) {
-  const std::vector<std::pair<Words, const char*>> cases{
+  const std::vector<std::pair<Args, const char*>> cases{
       {{"goodput", "--step", "2s", "--ranks", "8"}, "--mtbf-per-gpu 50000h"},
-      {with({"goodput", "--step", "2s"}, kFails), "--ranks 1024"},
-      {with({"goodput", "--step", "2s", "--ranks", "8"}, kFails), "--checkpoint-stall"},
-      {with(with(kJob, kFails), {"--mtbf-per-host", "5h"}), "give one of them"},
-      {with(with(kJob, kFails), {"--phase", "import_toch=3s"}), "did you mean import_torch=...?"},
-      {with(with(kJob, kFails), {"--phase", "sync=3s"}), "write NAME=TIME with one of"},
-      {with(with(kJob, kFails), {"--failure", "host"}), "--spares 4"},
-      {with(with(kJob, kFails), {"--workload", "resnet50"}), "so does --step"},
-      {with(with(kJob, kFails), {"--for", "1y"}), "30d"},
-      {with(with(kJob, kFails), {"--for", "101d"}), "100 days"},
-      {with(with(kJob, kFails), {"--for", "1s"}), "shorter than a step"},
-      {with(with(kJob, kFails), {"--checkpoint", "0steps"}), "expected a whole number"},
-      {with(with(kJob, kFails), {"--checkpoint", "often"}), "expected a time"},
-      {with(with(kJob, kFails), {"--asynchronous"}), "--snapshot 20GB/s"},
-      {with(with(kJob, kFails), {"--snapshot", "20GB/s"}), "is of --asynchronous"},
-      {with(with(kJob, kFails), {"--recovery", "horovod_elastic"}), "--network 400Gb/s"},
-      {with(with(kJob, kFails), {"--min-hosts", "129"}), "1 to 128"},
-      {with(kJob, {"--mtbf-per-gpu", "1s"}), "is the unit right?"},
-      {with(kJob, {"--lose", "2h:0"}), "expected a whole number"},
-      {with(kJob, {"--mtbf-per-gpu", "2000s", "--for", "100d"}), "--courses 1"},
+      {Args{"goodput", "--step", "2s"} + kFails, "--ranks 1024"},
+      {Args{"goodput", "--step", "2s", "--ranks", "8"} + kFails, "--checkpoint-stall"},
+      {kJob + kFails + Args{"--mtbf-per-host", "5h"}, "give one of them"},
+      {kJob + kFails + Args{"--phase", "import_toch=3s"}, "did you mean import_torch=...?"},
+      {kJob + kFails + Args{"--phase", "sync=3s"}, "write NAME=TIME with one of"},
+      {kJob + kFails + Args{"--failure", "host"}, "--spares 4"},
+      {kJob + kFails + Args{"--workload", "resnet50"}, "so does --step"},
+      {kJob + kFails + Args{"--for", "1y"}, "30d"},
+      {kJob + kFails + Args{"--for", "101d"}, "100 days"},
+      {kJob + kFails + Args{"--for", "1s"}, "shorter than a step"},
+      {kJob + kFails + Args{"--checkpoint", "0steps"}, "expected a whole number"},
+      {kJob + kFails + Args{"--checkpoint", "often"}, "expected a time"},
+      {kJob + kFails + Args{"--asynchronous"}, "--snapshot 20GB/s"},
+      {kJob + kFails + Args{"--snapshot", "20GB/s"}, "is of --asynchronous"},
+      {kJob + kFails + Args{"--recovery", "horovod_elastic"}, "--network 400Gb/s"},
+      {kJob + kFails + Args{"--min-hosts", "129"}, "1 to 128"},
+      {kJob + Args{"--mtbf-per-gpu", "1s"}, "is the unit right?"},
+      {kJob + Args{"--lose", "2h:0"}, "expected a whole number"},
+      {kJob + Args{"--mtbf-per-gpu", "2000s", "--for", "100d"}, "--courses 1"},
   };
   for (const auto& [args, words] : cases) expect_refusal(args, words);
 }
 
 TEST(Goodput, TorchftNeedsNoCheckpoints) {
-  const io::Json j =
-      json_of(with(with(kJob, kFails), {"--recovery", "torchft", "--network", "400Gb/s"}));
+  const io::Json j = json_of(kJob + kFails + Args{"--recovery", "torchft", "--network", "400Gb/s"});
   EXPECT_FALSE(j.contains("checkpoints"));
   EXPECT_TRUE(j["expected_goodput"].is_null());
   EXPECT_GT(j["goodput"]["mean"].get<double>(), 0.99);
@@ -140,10 +127,10 @@ TEST(Epoch, SaysStepsAndTheLastBatch) {
 }
 
 TEST(Epoch, OfAWorkloadIsTheOneThatTuneAndRankPlansCount) {
-  const Words question{"--workload", "resnet50",        "--cluster",
-                       "hgx-h100",   "--epoch-samples", "1281167"};
-  const io::Json e = json_of(with({"epoch"}, question));
-  const io::Json plans = json_of(with({"rank-plans"}, question));
+  const Args question{"--workload", "resnet50",        "--cluster",
+                      "hgx-h100",   "--epoch-samples", "1281167"};
+  const io::Json e = json_of(Args{"epoch"} + question);
+  const io::Json plans = json_of(Args{"rank-plans"} + question);
   EXPECT_EQ(e["steps"], (1281167 + 8 * 32 - 1) / (8 * 32));
   for (const char* key : {"steps", "last_batch", "repeated", "samples_per_rank"})
     EXPECT_EQ(plans["epoch"][key], e[key]) << key;
@@ -151,7 +138,7 @@ TEST(Epoch, OfAWorkloadIsTheOneThatTuneAndRankPlansCount) {
     if (p["asked"] == true) {
       EXPECT_NEAR(p["epoch_s"].get<double>(), e["epoch_s"].get<double>(), 0.01);
     }
-  const io::Json tuned = json_of(with({"tune"}, question))["scaling"]["by_ranks"];
+  const io::Json tuned = json_of(Args{"tune"} + question)["scaling"]["by_ranks"];
   EXPECT_EQ(tuned.back()["steps"], e["steps"]);
   EXPECT_EQ(tuned.back()["last_batch"], e["last_batch"]);
 }

@@ -344,10 +344,6 @@ const std::vector<std::string> kTests{"import", "nccl-tests", "FILE"};
 const std::vector<std::string> kTopo{"import", "nccl-topo", "FILE"};
 const std::vector<std::string> kGraph{"import", "nccl-graph", "FILE"};
 const std::vector<std::string> kTuner{"export", "nccl-tuner", "--from", "FILE"};
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 std::vector<Bad> bad_cases() {
   const std::string csv_header =

@@ -10,9 +10,7 @@
 namespace ddpsim::test {
 namespace {
 
-using Words = std::vector<std::string>;
-
-io::Json ranked(Words args) {
+io::Json ranked(Args args) {
   args.insert(args.begin(), "rank-plans");
   args.insert(args.end(), {"--format", "json"});
   Outcome o = ddpsim(args);
@@ -49,10 +47,10 @@ TEST(RankPlans, HasEverySystemOnceByDefaultAndThoseThatFitFirst) {
 }
 
 TEST(RankPlans, SaysTheSameAsPredict) {
-  Words question{"--workload", "bert-base", "--cluster", "dgx-a100"};
+  Args question{"--workload", "bert-base", "--cluster", "dgx-a100"};
   for (const io::Json& p : ranked(question)) {
     if (p["settings"] != "" || p.contains("refused")) continue;
-    Words args = question;
+    Args args = question;
     args.insert(args.begin(), "predict");
     args.insert(args.end(), {"--plan", p["system"], "--format", "json"});
     Outcome o = ddpsim(args);
@@ -82,7 +80,7 @@ TEST(RankPlans, SaysWhatWouldFitWhereNothingDoes) {
 }
 
 TEST(RankPlans, HasTheCostOfAnEpoch) {
-  Words args{
+  Args args{
       "--workload",           "resnet50", "--cluster", "hgx-h100", "--epoch-samples", "1281167",
       "--price-per-gpu-hour", "2.5"};
   for (const io::Json& p : ranked(args)) {

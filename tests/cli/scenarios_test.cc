@@ -6,14 +6,12 @@
 namespace ddpsim::test {
 namespace {
 
-using Words = std::vector<std::string>;
-
 io::Json shipped() {
   Outcome o = ddpsim({"list", "scenarios", "--format", "json"});
   EXPECT_EQ(o.code, 0) << o.err;
   return io::parse_json(o.out, "stdout");
 }
-const Words kTen{"predict", "--program", "ten-all-reduces", "--cluster", "lab-2numa"};
+const Args kTen{"predict", "--program", "ten-all-reduces", "--cluster", "lab-2numa"};
 
 TEST(Scenarios, EachAnswersByItsName) {
   int scenarios = 0;
@@ -42,7 +40,7 @@ TEST(Scenarios, TheLabsProcessesAreTwoAHost) {
 
 // 2 (n - 1) / n of 10 MiB leave each host over its one link of 10 Gb/s.
 TEST(Scenarios, TenAllReducesAreBoundByTheLink) {
-  Words args = kTen;
+  Args args = kTen;
   args.insert(args.end(), {"--format", "json"});
   Outcome o = ddpsim(args);
   ASSERT_EQ(o.code, 0) << o.err;
@@ -55,7 +53,7 @@ TEST(Scenarios, TenAllReducesAreBoundByTheLink) {
 
 TEST(Scenarios, WhatComputesNothingHasNoScalingEfficiency) {
   for (const char* format : {"table", "md", "json", "csv"}) {
-    Words args = kTen;
+    Args args = kTen;
     args.insert(args.end(), {"--format", format});
     Outcome o = ddpsim(args);
     ASSERT_EQ(o.code, 0) << o.err;

@@ -12,15 +12,6 @@ namespace {
 
 using namespace goodput;
 
-TEST(Draws, LogarithmAndExponentialAreThoseOfTheLibrary) {
-  for (double x = 1e-12; x < 1e12; x *= 1.37)
-    EXPECT_NEAR(natural_logarithm(x), std::log(x), 1e-14 * std::abs(std::log(x)) + 1e-16) << x;
-  for (double x = -690; x < 690; x += 0.37)
-    EXPECT_NEAR(natural_exponential(x) / std::exp(x), 1, 1e-14) << x;
-  EXPECT_EQ(natural_exponential(-1000), 0);
-  EXPECT_TRUE(std::isinf(natural_exponential(1000)));
-}
-
 TEST(Draws, AreAFunctionOfSeedStreamAndCount) {
   Draws a(1, 2);
   Draws b(1, 2);

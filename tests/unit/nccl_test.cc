@@ -804,6 +804,29 @@ TEST(NcclPrice, FewThreadBlocksLimitNvls) {
   EXPECT_GT(time(few).ps, 4 * time({}).ps);
 }
 
+// Nodes, numbers of nodes and GPUs that differ: each gets its own graphs, whatever was asked
+// before.
+TEST(NcclSearch, WhatWasFoundLastIsOfTheSameQuestionAlone) {
+  nccl::LastSearch last;
+  for (auto [name, hosts, ranks] :
+       {std::tuple{"hgx-h100", 1, 8}, std::tuple{"hgx-h100", 2, 16}, std::tuple{"hgx-h100", 3, 24},
+        std::tuple{"hgx-h100", 1, 4}, std::tuple{"dgx-a100", 1, 8}, std::tuple{"dgx1-v100", 1, 8},
+        std::tuple{"dgx1-v100", 1, 8}, std::tuple{"hgx-h100", 2, 16}}) {
+    World s(name, hosts, ranks);
+    nccl::Group again =
+        nccl::make_group(*s.fabric, first(ranks), {}, s.profile.compute.capability, nullptr, &last);
+    for (nccl::GraphId id : kAll<nccl::GraphId>) {
+      const nccl::ChannelGraph& a = s.group.system.graphs[id];
+      const nccl::ChannelGraph& b = again.system.graphs[id];
+      EXPECT_EQ(a.channels, b.channels) << name << " x" << hosts;
+      EXPECT_EQ(a.bw_intra, b.bw_intra) << name << " x" << hosts;
+      EXPECT_EQ(a.bw_inter, b.bw_inter) << name << " x" << hosts;
+      EXPECT_EQ(a.order, b.order) << name << " x" << hosts;
+      EXPECT_EQ(a.nics, b.nics) << name << " x" << hosts;
+    }
+  }
+}
+
 // Eight H100 under 2.20.3 (calib/published/aws_p5_1node_8xH100_batch) took 19.0 us for a loop by
 // chunks of 32 KiB and 32.8 by 64; four (h100_nvswitch_g4_NVLS) what NVLink takes.
 TEST(NcclPrice, NvlsCopiesEachHeadsChunkByItself) {

@@ -1,11 +1,14 @@
 // Quantities: exact in, exact through, readable out.
 #include "sim/units/units.h"
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
+
+#include "sim/units/elementary.h"
 
 namespace ddpsim {
 namespace {
@@ -200,6 +203,15 @@ TEST(Printing, PrintsKilobitsWithoutAnExponent) {
 }
 TEST(Printing, PrintsHoursWithoutAnExponent) {
   EXPECT_EQ(to_string(kSecond * 12'345).find('e'), std::string::npos);
+}
+
+TEST(Elementary, LogarithmAndExponentialAreThoseOfTheLibrary) {
+  for (double x = 1e-12; x < 1e12; x *= 1.37)
+    EXPECT_NEAR(natural_logarithm(x), std::log(x), 1e-14 * std::abs(std::log(x)) + 1e-16) << x;
+  for (double x = -690; x < 690; x += 0.37)
+    EXPECT_NEAR(natural_exponential(x) / std::exp(x), 1, 1e-14) << x;
+  EXPECT_EQ(natural_exponential(-1000), 0);
+  EXPECT_TRUE(std::isinf(natural_exponential(1000)));
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+// What a host takes to launch, and what nccl-tests shows for it.
+#include <algorithm>
+
+#include "sim/nccl/fabric/group.h"
+#include "sim/topology/hop_routes.h"
+
+namespace ddpsim::nccl {
+namespace {
+
+// Microseconds of a host for each channel (MODEL.md 7.3).
+constexpr double kChannelsOwnWorkUs = 0.155;
+constexpr double kChannelsBatchUs = 0.05;
+
+}  // namespace
+
+int most_of_a_host(const Group& g) {
+  std::size_t most = 0;
+  for (const std::vector<int>& ranks : topology::ranks_by_host(*g.fabric, g.devices))
+    most = std::max(most, ranks.size());
+  return static_cast<int>(most);
+}
+
+Duration launches(const Group& g, const Profile& p, const Choice& choice, int gpus_per_process) {
+  double channel =
+      g.settings.version.has(Change::WorkSharedByChannels) ? kChannelsBatchUs : kChannelsOwnWorkUs;
+  return (p.host.launch + from_us(channel * choice.channels)) * gpus_per_process;
+}
+
+Duration nccl_tests_time(const Group& g, const Profile& p, const Price& price, const Choice& choice,
+                         int gpus_per_process) {
+  return std::max(price.total, launches(g, p, choice, gpus_per_process));
+}
+
+}  // namespace ddpsim::nccl
