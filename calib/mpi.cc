@@ -87,6 +87,12 @@ std::string first_words(const std::vector<std::string>& command) {
   return text.substr(0, text.find('\n'));
 }
 
+// "ddpsim_mpi" of ".../ddpsim_mpi.py".
+std::string stem_of(const std::string& path) {
+  const std::string file = path.substr(path.find_last_of('/') + 1);
+  return file.substr(0, file.find('.'));
+}
+
 }  // namespace
 
 Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiOptions& options) {
@@ -135,11 +141,12 @@ Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiO
     stage =
         run_stage(cluster, hosts, 1, options.loopback, options.timeout_s, shared->rendezvous, play);
   } catch (const std::runtime_error& e) {
-    std::string why = said(log.text(), "ddpsim_mpi: ");
+    std::string why = said(log.text(), stem_of(options.script) + ": ");
     throw std::runtime_error(why.empty() ? e.what() : why);
   }
   const std::string text = stage.interrupted ? last_document(partial.text()) : answer.text();
-  Run run = io::read_run(io::parse_json(text, "ddpsim_mpi.py"), "ddpsim_mpi.py");
+  const std::string script = stem_of(options.script) + ".py";
+  Run run = io::read_run(io::parse_json(text, script), script);
   Run here = measured_run(run.evidence, stage, load);
   here.origin.backend = "mpi";
   here.origin.compute = run.origin.compute;
@@ -150,15 +157,31 @@ Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiO
   return run;
 }
 
-std::string open_mpi_version(const std::string& python) {
+std::string open_mpi_version() {
   // "mpirun (Open MPI) 4.1.4"
   const std::string name = first_words({"mpirun", "--version"});
   if (name.find("(Open MPI)") == std::string::npos)
     throw std::runtime_error("there is no Open MPI here (Debian: openmpi-bin)");
+  return name.substr(name.rfind(' ') + 1);
+}
+
+void require_mpi4py(const std::string& python) {
   if (first_words({python, "-c", "import mpi4py, numpy; print(mpi4py.__version__)"}).empty())
     throw std::runtime_error(
         python + " has no mpi4py (Debian: python3-mpi4py; or name another with --python)");
-  return name.substr(name.rfind(' ') + 1);
+}
+
+void require_horovod(const std::string& python) {
+  const std::string asks = "import horovod.torch as h; print(int(h.mpi_built()))";
+  const std::string built = first_words({python, "-c", asks});
+  if (built != "0" && built != "1")
+    throw std::runtime_error(python +
+                             " has no Horovod for PyTorch (pip install horovod with "
+                             "HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_MPI=1; or name another "
+                             "interpreter with --python)");
+  if (built == "0")
+    throw std::runtime_error("the Horovod of " + python +
+                             " was built without MPI (HOROVOD_WITH_MPI=1)");
 }
 
 }  // namespace ddpsim::calib

@@ -1,5 +1,5 @@
-// The real Open MPI on hosts of this machine: mpirun starts tools/python/ddpsim_mpi.py once per
-// rank in its host's namespace, and rank 0 writes the Run.
+// The real Open MPI on hosts of this machine, and the real Horovod over it: mpirun starts a script
+// of tools/python once per rank in its host's namespace, and rank 0 writes the Run.
 #pragma once
 
 #include <map>
@@ -12,8 +12,8 @@
 namespace ddpsim::calib {
 
 struct MpiOptions {
-  std::string python = "/usr/bin/python3";         // an interpreter that has mpi4py
-  std::string script;                              // path of ddpsim_mpi.py
+  std::string python = "/usr/bin/python3";         // an interpreter that has what the script needs
+  std::string script;                              // path of ddpsim_mpi.py or ddpsim_horovod.py
   std::vector<std::string> arguments;              // of the script, but --workload and --out
   std::string workload;                            // text of the workload's document; "" = none
   std::map<std::string, std::string> environment;  // OMPI_MCA_...
@@ -28,8 +28,10 @@ struct MpiOptions {
 // NothingMeasured.
 Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiOptions& options);
 
-// "4.1.4", of mpirun in the PATH. Throws std::runtime_error if there is none, or Python lacks
-// mpi4py.
-std::string open_mpi_version(const std::string& python);
+// "4.1.4", of mpirun in the PATH. Throws std::runtime_error if there is none.
+std::string open_mpi_version();
+// Throw std::runtime_error if Python lacks it.
+void require_mpi4py(const std::string& python);
+void require_horovod(const std::string& python);
 
 }  // namespace ddpsim::calib

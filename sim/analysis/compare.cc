@@ -122,7 +122,7 @@ std::string schedule_mismatch(const Run& predicted, const Table& p, const Run& m
            " bytes, predicted are " + bytes_text(sizes);
   bool by_name = !predicted.tensor_names.empty() && !measured.tensor_names.empty();
   for (const Joined& a : p.rows) {
-    if (!is_collective(a.first->kind)) continue;
+    if (!is_collective(a.first->kind) || is_decided(a.first->kind)) continue;
     const std::string& op = a.first->op;
     if (unseen(measured, op)) continue;
     const Joined* b = m.find(op);
@@ -147,14 +147,16 @@ std::string schedule_mismatch(const Run& predicted, const Table& p, const Run& m
              *differ.first;
   }
   for (const Joined& b : m.rows)
-    if (is_collective(b.first->kind) && !p.find(b.first->op))
+    if (is_collective(b.first->kind) && !is_decided(b.first->kind) && !p.find(b.first->op))
       return b.first->op + " was measured, and is not in the prediction";
   return {};
 }
 
+// One that every step has.
 bool has_collective(const Table& t) {
-  return std::any_of(t.rows.begin(), t.rows.end(),
-                     [](const Joined& j) { return is_collective(j.first->kind); });
+  return std::any_of(t.rows.begin(), t.rows.end(), [](const Joined& j) {
+    return is_collective(j.first->kind) && !is_decided(j.first->kind);
+  });
 }
 
 std::string per_cent(double x) {
@@ -256,7 +258,8 @@ Comparison compare(const Run& predicted, const Run& measured, const CompareOptio
     c.mismatch = schedule_mismatch(predicted, p, measured, m);
   for (const Joined& a : p.rows) {
     const Joined* b = m.find(a.first->op);
-    if (!b) continue;
+    // What was decided while it ran is another operation in each step.
+    if (!b || is_decided(a.first->kind)) continue;
     SpanRow row{a.first->op,
                 name_of(a.first->lane, predicted.streams),
                 median_begin(a),

@@ -71,7 +71,8 @@ struct Comparison {
   std::string mismatch;  // the schedules differ: one sentence. Then the verdict is Outside, and no
                          // error below is one of timing. "" = they agree
   bool schedule_checked =
-      false;  // false: one of the Runs recorded no collective, so nothing could be joined
+      false;  // false: one of the Runs recorded no collective that every step has (what is
+              // decided while a step runs is none), so nothing could be joined
   Duration predicted;
   Duration measured;
   double error = 0;                     // predicted / measured - 1

@@ -274,9 +274,9 @@ class ScheduleMessages {
     const std::vector<Message>& receives = step_of(r, l)->receives;
     const bool both = std::any_of(receives.begin(), receives.end(),
                                   [&](const Message& other) { return other.peer == m.peer; });
-    const bool turns =
-        both && (price_.turns == Turns::Always || turns_[r][ranks_[r][l].ends.size()]);
-    return turns ? in_turns(c_, x.transport, static_cast<double>(m.count)) : 1;
+    if (!both) return 1;
+    const double share = turns_share(price_.turns, turns_[r][ranks_[r][l].ends.size()]);
+    return 1 + share * (in_turns(c_, x.transport, static_cast<double>(m.count)) - 1);
   }
 
   TaskId send_at_once(Connection& x, const Message& m, TaskId at, TaskId receiver,

@@ -20,11 +20,10 @@ namespace {
 double exchange_factor(const Communicator& c, Turns turns, const Pattern::Round& round,
                        double bytes) {
   double most = 1;
-  if (turns == Turns::Always ? round.exchange.exchanges
-                             : turns == Turns::ByPartner && round.exchange.turns)
-    for (const Hop& h : round.hops)
-      most = std::max(most, in_turns(c, h.transport, round.message * bytes));
-  return most;
+  if (!round.exchange.exchanges) return most;
+  for (const Hop& h : round.hops)
+    most = std::max(most, in_turns(c, h.transport, round.message * bytes));
+  return 1 + turns_share(turns, round.exchange.turns) * (most - 1);
 }
 
 // One of the pattern's rounds, alone, picoseconds. `bytes`: of the collective, or of a piece.
@@ -46,7 +45,8 @@ double round_time(const Communicator& c, const Profile& p, Level level, DType ty
 
 Turns turns_at(const Communicator& c, Level level) {
   if (level == Level::High) return Turns::Never;
-  return level == Level::Low || c.mpi.polls ? Turns::Always : Turns::ByPartner;
+  if (level == Level::Low) return Turns::Always;
+  return c.mpi.polls ? Turns::Polled : Turns::ByPartner;
 }
 
 double in_turns(const Communicator& c, std::uint8_t transport, double message) {

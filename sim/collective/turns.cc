@@ -6,6 +6,16 @@
 
 namespace ddpsim::collective {
 
+double turns_share(Turns how, bool turns) {
+  switch (how) {
+    case Turns::Never: return 0;
+    case Turns::ByPartner: return turns ? 1 : 0;
+    case Turns::Polled: return turns ? 1 : kPolledTurns;
+    case Turns::Always: break;
+  }
+  return 1;
+}
+
 void Exchanges::one_way(int rank) {
   ranks_[static_cast<std::size_t>(rank)] = {true, -1, false};
 }

@@ -9,6 +9,8 @@
 //   both come from computation                 both ways at once
 //   both had their last exchange together      as that one
 //   any other                                  in turns: no two exchanges end at the same moment
+// A thread that agrees by MPI on what it sums (Horovod's) is in MPI before, too: there the first
+// two happen by chance, as often as it was seen (kPolledTurns).
 // Source: ompi/mca/pml/ob1/pml_ob1_recvreq.c (mca_pml_ob1_recv_request_ack, ..._schedule),
 // opal/mca/btl/tcp/btl_tcp_component.c, v4.1.4; executed: MODEL.md 4.9.
 #pragma once
@@ -20,8 +22,13 @@
 
 namespace ddpsim::collective {
 
-// Of a price: exchanges take turns never, as above, or all of them. A level's (turns_at).
-enum class Turns : std::uint8_t { Never, ByPartner, Always };
+// Of a price: exchanges take turns never, as above, as above of a thread that polls, or all of
+// them. A level's (turns_at).
+enum class Turns : std::uint8_t { Never, ByPartner, Polled, Always };
+// Horovod over Open MPI 4.1.4 on hosts that share two cores: tests/validation/horovod_turns.py.
+inline constexpr double kPolledTurns = 0.3;
+// Of an exchange: the share of times that it takes turns. `turns`: it does by the rules above.
+double turns_share(Turns how, bool turns);
 
 class Exchanges {
  public:

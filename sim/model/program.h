@@ -74,6 +74,7 @@ struct OpKind {
   Operation operation = Operation::AllReduce;  // if it communicates
   bool divides = false;                        // by the number of ranks: what averages gradients
   bool in_micro_step = false;                  // its name begins with that of its micro-step
+  bool decided = false;  // while the step runs: what it carries differs from step to step
   friend constexpr bool operator==(OpKind, OpKind) = default;
 };
 // A word of a system's vocabulary: all operations of that name are of that kind. What Op::subject
@@ -128,6 +129,9 @@ constexpr bool is_request(OpKind k) {
 // Until all that its step requested has been reduced.
 constexpr bool waits_for_requests(OpKind k) {
   return k.does == Does::Wait && k.touches == Touches::Everything;
+}
+constexpr bool is_decided(OpKind k) {
+  return k.decided;
 }
 // Its subject is a bucket, or a tensor.
 constexpr bool of_bucket(OpKind k) {

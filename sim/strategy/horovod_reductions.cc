@@ -32,7 +32,8 @@ constexpr OpWord fused_word(const char* name, Does does, Operation o = Operation
            .phase = Phase::Backward,
            .of = Of::Bucket,
            .touches = carries ? Touches::Bucket : Touches::Nothing,
-           .operation = o}};
+           .operation = o,
+           .decided = true}};
 }
 
 constexpr OpWord kCoordinate{"coordinate/cycle.",

@@ -79,6 +79,7 @@ std::vector<std::string> tags_of(const Workload& workload, const Cluster& cluste
 std::string system_class(const Plan& plan) {
   if (plan.system == System::ZeroRedundancy) return "system_zero_redundancy";
   if (plan.system == System::LocalSgd) return "system_local_sgd";
+  if (plan.system == System::Horovod) return "system_horovod";
   if (plan.comm_hook == CommHook::PowerSgd || plan.ddp.join || plan.ddp.optimizer_in_backward)
     return "system_ddp_options";
   return "system";
@@ -86,6 +87,7 @@ std::string system_class(const Plan& plan) {
 
 bool repeats(const Cluster& cluster, const Scenario& scenario) {
   const Plan& plan = scenario.plan;
+  if (plan.system == System::Horovod) return true;
   bool network = cluster.pattern == Pattern::Star && scenario.ranks <= 4 &&
                  (cluster.link.bandwidth.bits_per_s <= 200'000'000 || scenario.ranks == 4);
   // Of two or three ranks two send large messages to one another at once, and which go-ahead comes
@@ -93,6 +95,10 @@ bool repeats(const Cluster& cluster, const Scenario& scenario) {
   if (plan.system == System::ZeroRedundancy) return network && scenario.ranks == 4;
   if (plan.system == System::LocalSgd) return network;
   return network && plan.system == System::PytorchDdp && plan.bucket_cap_mb.value_or(25) >= 0.5;
+}
+
+bool steps_differ(const Scenario& scenario) {
+  return !scenario.other_jobs.empty() || scenario.plan.system == System::Horovod;
 }
 
 double relative(Duration model, Duration measured) {

@@ -20,7 +20,7 @@ struct Case {
   std::string workload_hash;
   Profile profile;
   bool one_gpu = false;  // several ranks on it, over loopback
-  bool mean = false;     // other jobs: a Run stands for the mean of its steps
+  bool mean = false;     // of steps_differ(): a Run stands for the mean of its steps
   std::string sweep;     // as Pair::sweep
   std::optional<double> cap;
   std::vector<std::string> tags;
@@ -39,8 +39,12 @@ std::vector<std::string> tags_of(const Workload& workload, const Cluster& cluste
                                  const Scenario& scenario);
 // Where the real framework's steps repeat on one machine of few cores, by the cell alone: a star of
 // at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets of half a MiB or more; local SGD;
-// ZeroRedundancyOptimizer on 4.
+// ZeroRedundancyOptimizer on 4. Horovod's, which do not, are a class of their own whatever they do.
 bool repeats(const Cluster& cluster, const Scenario& scenario);
+
+// Its steps are not alike, however quiet the machine is: beside another job, or where what is
+// reduced together is decided while a step runs.
+bool steps_differ(const Scenario& scenario);
 
 double relative(Duration model, Duration measured);  // model / measured - 1
 

@@ -268,11 +268,12 @@ void calibrate_collectives(Terminal& t, const CalibrateFlags& flags) {
 // OMPI_MCA_ variables of the question make it choose.
 void calibrate_mpi(Terminal& t, const CalibrateFlags& flags) {
   QuestionFlags question = flags.question;
-  calib::MpiOptions options = mpi_options(t, flags);
+  calib::MpiOptions options = mpi_options(t, flags, "ddpsim_mpi.py");
   Loaded l;
   Run run;
   try {
-    say_mpi(question, flags.python);
+    say_mpi(question);
+    calib::require_mpi4py(flags.python);
     if (question.workload.empty()) question.workload = "mlp784-50-10-cpu";  // only the cluster
     l = load(t, question);
     if (l.scenario.ranks < 2) throw InputError{"--ranks", "two ranks at least"};

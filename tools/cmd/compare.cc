@@ -181,7 +181,8 @@ std::string table_of(const Run& p, const Run& m, const analysis::Comparison& c) 
       analysis::name_of(c.verdict), c.reason.empty() ? "" : ": " + c.reason);
   if (p.key != m.key) out += "note       the keys differ: the two may not be of the same case\n";
   if (!c.schedule_checked)
-    out += "note       no collective in both: the schedules were not compared\n";
+    out +=
+        "note       no collective that every step of both has: the schedules were not compared\n";
   if (c.spans.empty()) return out;
   out += fmt::format("\n{:<44} {:<8} {:>12} {:>12} {:>12} {:>12} {:>12}  {:>8}\n",
                      "operation (ms from the start of the step)", "lane", "begin pred.",

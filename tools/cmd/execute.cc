@@ -11,6 +11,7 @@
 #include "calib/testbed.h"
 #include "sim/analysis/compare.h"
 #include "sim/predict/given_program.h"
+#include "sim/validation/pairing.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/given_program.h"
@@ -187,6 +188,11 @@ void check_torch(const Loaded& l, const ExecuteFlags& flags) {
                      "timed layers need a captured workload (ddpsim list workloads)"};
 }
 
+Duration predicted_from_layers(const Loaded& l, const Run& run) {
+  Workload recorded = as_recorded(l.workload, run);
+  return predict::predict({recorded, *l.fabric, l.profile, l.scenario}, l.options).summary.step;
+}
+
 Executed execute_torch(const Terminal& t, const Loaded& l, const ExecuteFlags& flags) {
   Executed out;
   out.predicted = predict::predict(l.question(), l.options).summary.step;
@@ -237,21 +243,19 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const ExecuteFlags& f
   out.run = run_script(t, l, flags, "ddpsim_record.py", options);
   if (!flags.record.empty())
     out.basis = "without " + flags.record.front() + ", which is recorded and not predicted; ";
-  else if (out.run.layers) {
-    Workload recorded = as_recorded(l.workload, out.run);
-    out.from_layers =
-        predict::predict({recorded, *l.fabric, l.profile, l.scenario}, l.options).summary.step;
-  }
+  else if (out.run.layers)
+    out.from_layers = predicted_from_layers(l, out.run);
   return out;
 }
 
-// What mpi4py averages here, said before anything starts.
+// What runs over MPI here, said before anything starts.
 void check_mpi(const Loaded& l) {
   const Scenario& s = l.scenario;
-  if (s.plan.system != System::Averaging)
+  if (s.plan.system != System::Averaging && s.plan.system != System::Horovod)
     throw InputError{"--plan " + std::string(name_of(s.plan.system)),
-                     "--backend mpi averages gradients by hand with mpi4py: --plan averaging "
-                     "(PyTorch has its process group of MPI only where it was built with it)"};
+                     "--backend mpi averages gradients by hand with mpi4py (--plan averaging), or "
+                     "runs Horovod (--plan horovod); PyTorch has its process group of MPI only "
+                     "where it was built with it"};
   if (s.plan.async_op)
     throw InputError{"async_op", "mpi4py's Allreduce blocks; leave async_op out"};
   if (!s.other_jobs.empty()) throw InputError{"other_jobs", "--backend mpi runs one job"};
@@ -262,13 +266,20 @@ void check_mpi(const Loaded& l) {
     throw InputError{"--workload " + l.workload.name,
                      "timed layers need a captured workload (ddpsim list workloads)"};
   if (s.ranks < 2) throw InputError{"--ranks", "two ranks at least for --backend mpi"};
+  const HorovodPlan& h = s.plan.horovod;
+  if (h.adasum || h.hierarchical_allreduce || h.torus_allreduce)
+    throw InputError{"--plan horovod",
+                     "reductions in parts and Adasum are of GPUs; --backend mpi runs the others"};
 }
 
 Executed execute_mpi(const Terminal& t, const Loaded& l, const ExecuteFlags& flags) {
   Executed out;
   out.predicted = predict::predict(l.question(), l.options).summary.step;
   int steps = flags.steps != 0 ? flags.steps : steps_for(out.predicted);
-  calib::MpiOptions options = mpi_options(t, flags);
+  const bool horovod = l.scenario.plan.system == System::Horovod;
+  calib::MpiOptions options =
+      mpi_options(t, flags, horovod ? "ddpsim_horovod.py" : "ddpsim_mpi.py");
+  horovod ? calib::require_horovod(flags.python) : calib::require_mpi4py(flags.python);
   io::Json plan = l.document.value("plan", io::Json::object());
   if (plan.is_object()) plan.erase("environment");
   options.workload = l.workload_text;
@@ -282,6 +293,7 @@ Executed execute_mpi(const Terminal& t, const Loaded& l, const ExecuteFlags& fla
                           ? flags.timeout_s
                           : 120 + 20 * static_cast<double>(out.predicted.ps) / 1e12 * (steps + 4);
   out.run = calib::record_mpi(l.cluster, hosts_of(l), options);
+  if (out.run.layers) out.from_layers = predicted_from_layers(l, out.run);
   return out;
 }
 
@@ -319,7 +331,8 @@ void run_command(Terminal& t, ExecuteFlags flags) {
     throw InputError{"--backend " + flags.backend,
                      "expected tcp (ddpsim's own executor over shaped hosts), torch (the real "
                      "PyTorch on the same hosts, or on this machine's GPUs), mpi (the real Open "
-                     "MPI on the same hosts) or nccl (ddpsim's own executor on this machine's "
+                     "MPI, or Horovod over it, on the same hosts) or nccl (ddpsim's own executor "
+                     "on this machine's "
                      "GPUs)"};
   if (flags.one_gpu && (flags.backend == "tcp" || mpi))
     throw InputError{"--one-gpu", "is of --backend nccl or torch"};
@@ -343,7 +356,7 @@ void run_command(Terminal& t, ExecuteFlags flags) {
       flags.question.sets.insert(flags.question.sets.begin(),
                                  "plan.pytorch=" + calib::torch_version(flags.python));
     else if (mpi)
-      say_mpi(flags.question, flags.python);
+      say_mpi(flags.question);
     else if (flags.backend == "tcp")
       flags.question.sets.insert(flags.question.sets.begin(), "plan.backend=tcp");
   } catch (const std::runtime_error& e) {
@@ -395,7 +408,7 @@ void run_command(Terminal& t, ExecuteFlags flags) {
                 : run.origin.compute == "real" ? "real"
                                                : "tcp",
                 l, run);
-  bool mean = !l.scenario.other_jobs.empty();
+  const bool mean = validation::steps_differ(l.scenario);
   if (flags.output.format == "json") return write_answer(t, flags.output, json);
   if (!flags.output.out.empty()) write_answer(t, flags.output, json);
   t.out << page(l, e, mean) << std::flush;
@@ -411,7 +424,9 @@ void add_run(Command& app, Terminal& t) {
       *c, *flags,
       "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; "
       "torch: the real PyTorch over Gloo on the same hosts, or over NCCL where the cluster is of "
-      "GPUs, on this machine's; mpi: averaging by the real Open MPI and mpi4py on the same hosts; "
+      "GPUs, on this machine's; mpi: averaging by the real Open MPI and mpi4py, or the real "
+      "Horovod "
+      "over it, on the same hosts; "
       "nccl: ddpsim's own executor on this machine's GPUs");
   add_program_flags(*c, flags->question);
   c->add_flag("--one-gpu", flags->one_gpu,

@@ -21,9 +21,10 @@ void add_executed_flags(Command& c, ExecutedFlags& f, const std::string& backend
   c.add_option("--runs", f.runs, "folder of Runs: adds the Run and its scenario there");
   c.add_option("--revision", f.revision,
                "git revision to note in the Run; default: the one that ddpsim was built from");
-  c.add_option("--python", f.python,
-               "backends torch and mpi: an interpreter that has PyTorch, or mpi4py; default "
-               "/usr/bin/python3");
+  c.add_option(
+      "--python", f.python,
+      "backends torch and mpi: an interpreter that has PyTorch, mpi4py or Horovod; default "
+      "/usr/bin/python3");
   c.add_flag("--loopback", f.loopback, "make no hosts: plain loopback, not shaped");
 }
 
@@ -43,16 +44,16 @@ std::vector<int> hosts_of(const Loaded& l) {
   return hosts;
 }
 
-void say_mpi(QuestionFlags& question, const std::string& python) {
-  const std::string sets[] = {"plan.backend=mpi",
-                              "plan.open_mpi=" + calib::open_mpi_version(python)};
+void say_mpi(QuestionFlags& question) {
+  const std::string sets[] = {"plan.backend=mpi", "plan.open_mpi=" + calib::open_mpi_version()};
   question.sets.insert(question.sets.begin(), std::begin(sets), std::end(sets));
 }
 
-calib::MpiOptions mpi_options(const Terminal& t, const ExecutedFlags& flags) {
+calib::MpiOptions mpi_options(const Terminal& t, const ExecutedFlags& flags,
+                              const std::string& script) {
   calib::MpiOptions options;
   options.python = flags.python;
-  options.script = script_path(t, "ddpsim_mpi.py");
+  options.script = script_path(t, script);
   options.loopback = flags.loopback;
   return options;
 }

@@ -30,9 +30,10 @@ Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags,
 // Host of each rank.
 std::vector<int> hosts_of(const Loaded& l);
 // The plan's backend is this machine's Open MPI. Throws std::runtime_error if there is none.
-void say_mpi(QuestionFlags& question, const std::string& python);
-// The interpreter, tools/python/ddpsim_mpi.py and whether hosts are made. Throws InputError.
-calib::MpiOptions mpi_options(const Terminal& t, const ExecutedFlags& flags);
+void say_mpi(QuestionFlags& question);
+// The interpreter, a script of tools/python and whether hosts are made. Throws InputError.
+calib::MpiOptions mpi_options(const Terminal& t, const ExecutedFlags& flags,
+                              const std::string& script);
 
 // A folder of Runs may have a budget of its own (ddpsim validate), which is no Run.
 inline constexpr const char* kOwnBudget = "/budget.json";

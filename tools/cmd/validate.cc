@@ -116,7 +116,7 @@ Case predict_case(const Terminal& t, const ValidateFlags& flags, const std::stri
     c.workload_hash = l.workload_hash;
     c.profile = l.profile;
     c.one_gpu = l.scenario.ranks > 1 && l.cluster.link.transport == calib::cuda::kLoopback;
-    c.mean = !l.scenario.other_jobs.empty();
+    c.mean = steps_differ(l.scenario);
     if (l.scenario.plan.system == System::PytorchDdp) {
       c.cap = l.scenario.plan.bucket_cap_mb;
       io::Json rest = l.document;

@@ -811,29 +811,40 @@ class Job:
 def layer_profile(job: Job, passes: int) -> Dict[str, Any]:
     """This rank's plain steps without communication, while all ranks do the same; times in ps,
     arrival by parameter index."""
+    if job.device.type == "cuda":
+        return gpu_profile(job, passes)
+    # The plan knows which rank is slow: the profile is of one that is not.
+    slow = job.model.slow if isinstance(job.model, TimedModel) else 1.0
+    return host_profile(job.bare, passes, slow, dist.barrier)
+
+
+def host_profile(
+    bare: cap.Step,
+    passes: int,
+    slow: float,
+    barrier: Callable[[], Any],
+    busy_ns: Callable[[], int] = time.process_time_ns,
+) -> Dict[str, Any]:
+    """As ``layer_profile``, of a CPU. `slow`: a factor of all times that is left out; `busy_ns`:
+    what computation has kept cores busy so far."""
     plain: List[cap.Pass] = []
     hooked: List[cap.Pass] = []
     cores: List[int] = []
-    if job.device.type == "cuda":
-        return gpu_profile(job, passes)
     for k in range(passes + 1):
         for instrument in (False, True):
-            dist.barrier()
-            busy = time.process_time_ns()
-            seen = job.bare.run(instrument)
+            barrier()
+            busy = busy_ns()
+            seen = bare.run(instrument)
             if k > 0:  # the first pair warms up
                 (hooked if instrument else plain).append(seen)
                 if not instrument:
-                    cores.append((time.process_time_ns() - busy) * 1000)
+                    cores.append((busy_ns() - busy) * 1000)
     order = [i for i, _, _ in hooked[-1].arrivals]
     chosen = [p for p in hooked if [i for i, _, _ in p.arrivals] == order]
     shares = [
         median(t / p.device.backward for t, p in zip(column, chosen))
         for column in zip(*([t for _, t, _ in p.arrivals] for p in chosen))
     ]
-    slow = (
-        job.model.slow if isinstance(job.model, TimedModel) else 1.0
-    )  # the plan knows which rank is slow: the profile is of one that is not
     return {
         "passes": [
             [round(t / slow) for t in (p.device.forward, p.device.backward, p.device.optimizer)]
@@ -875,6 +886,19 @@ def gpu_profile(job: Job, passes: int) -> Dict[str, Any]:
         "host": [[p.host.forward, p.host.backward, p.host.optimizer] for p in quiet],
         "host_shares": shares(seen, False),
     }
+
+
+def profile_samples(profiles: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """What every rank's passes took, by phase."""
+    return [
+        {
+            "op": f"layer_profile_{phase}",
+            "parameters": {"rank": r},
+            "durations_ps": [passed[k] for passed in p["passes"]],
+        }
+        for k, phase in enumerate(("forward", "backward", "optimizer"))
+        for r, p in enumerate(profiles)
+    ]
 
 
 def joined(profiles: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
@@ -1304,15 +1328,7 @@ def assemble(
     samples = [
         {"op": "cores_busy", "parameters": {"thousandths": round(1000 * busy)}, "durations_ps": [1]}
     ]
-    for k, phase in enumerate(("forward", "backward", "optimizer")):
-        samples += [
-            {
-                "op": f"layer_profile_{phase}",
-                "parameters": {"rank": r},
-                "durations_ps": [passed[k] for passed in p["passes"]],
-            }
-            for r, p in enumerate(profiles)
-        ]
+    samples += profile_samples(profiles)
     samples += [s for e in everyone for s in e["samples"]]
     run = document(
         "system",
@@ -1348,13 +1364,20 @@ def assemble(
 def document(
     evidence: str, samples: List[Dict[str, Any]], load: float, resent: int, special: str
 ) -> Dict[str, Any]:
-    """A measured Run of this machine, without steps. `special`: what is special about the
-    processes, if anything."""
-    source = cap.describe_source()
+    """A measured Run of this machine by torch.distributed, without steps. `special`: what is
+    special about the processes, if anything."""
     software = (
         f"PyTorch {torch.__version__}, {dist.get_backend()}, {dist.get_world_size()} ranks,"
         f" {torch.get_num_threads()} threads a rank{', ' if special else ''}{special}"
     )
+    return document_of(evidence, software, samples, load, resent)
+
+
+def document_of(
+    evidence: str, software: str, samples: List[Dict[str, Any]], load: float, resent: int
+) -> Dict[str, Any]:
+    """A measured Run of this machine, without steps."""
+    source = cap.describe_source()
     noisy = [f"{load:.1f} cores were busy while all ranks slept"] if load > NOISY_LOAD else []
     return {
         "schema": SCHEMA,
