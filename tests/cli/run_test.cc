@@ -178,6 +178,41 @@ TEST(RunCommand, AveragesByOpenMpi) {
   }
 }
 
+// The real Horovod, where it is: a user's own build; else a sentence says what is missing.
+TEST(RunCommand, RunsHorovodOverOpenMpi) {
+  try {
+    calib::open_mpi_version();
+  } catch (const std::runtime_error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const Args step{"run",     "--backend",       "mpi",        "--cluster",  "testbed-mpi",
+                  "--set",   "cluster.hosts=2", "--loopback", "--workload", "mlp784-50-10-cpu",
+                  "--steps", "3",               "--plan",     "horovod"};
+  Outcome o = ddpsim(step + Args{"--set", "HOROVOD_HIERARCHICAL_ALLREDUCE=true"});
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("are of GPUs"), std::string::npos) << o.err;
+  o = ddpsim(step + Args{"--python", "/bin/false"});
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("/bin/false has no Horovod for PyTorch"), std::string::npos) << o.err;
+  try {
+    calib::require_horovod("/usr/bin/python3");
+  } catch (const std::runtime_error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  o = ddpsim(step + Args{"--set", "HOROVOD_CYCLE_TIME=2", "--format", "json"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  io::Json run = io::parse_json(o.out, "stdout");
+  EXPECT_EQ(run["evidence"], "system");
+  EXPECT_EQ(run["layers"]["ranks"], 2);
+  EXPECT_NE(run["origin"]["software"].get<std::string>().find("Horovod"), std::string::npos);
+  std::map<int, std::int64_t> bytes;  // by step: each gradient once
+  for (const auto& s : run["spans"])
+    if (s["op"].get<std::string>().starts_with("allreduce/fused."))
+      bytes[s["step"].get<int>()] += s["bytes"].get<std::int64_t>();
+  ASSERT_FALSE(bytes.empty());
+  for (const auto& [number, of_step] : bytes) EXPECT_EQ(of_step, 159040) << number;
+}
+
 TEST(RunCommand, ExecutesTheLanesOfAGpu) {
   Outcome o = ddpsim({"run", "--workload", "mlp784-50-10", "--cluster", "testbed-gpu", "--set",
                       "cluster.hosts=2", "--steps", "2", "--loopback", "--format", "json"});

@@ -48,7 +48,7 @@ def reductions_of(run):
     """By step: bytes and seconds of what was reduced."""
     steps = {}
     for s in run["spans"]:
-        if s["op"].startswith("allreduce/fused."):
+        if s["op"].startswith("allreduce/fused.") and s.get("actor", 0) == 0:
             took = (s["end_ps"] - s["begin_ps"]) / 1e12
             steps.setdefault(s["step"], []).append((s["bytes"], took))
     return steps
