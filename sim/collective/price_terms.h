@@ -36,7 +36,8 @@ const std::vector<Knot>& slowest_knots(const Communicator& c, const Profile& p);
 Duration rendezvous(const Communicator& c, const Profile& p, const std::vector<Hop>& hops,
                     double message);
 
-// Backend mpi: which exchanges take turns; the level's extremes are all of them, and none.
+// Backend mpi: which exchanges take turns; the level's extremes are all of them, and none (of a
+// thread that polls: those that must).
 Turns turns_at(const Communicator& c, Level level);
 // What a message of so many bytes takes over a transport as a multiple, if its exchange takes
 // turns: what the announcements do not bring goes one way after the other.

@@ -44,9 +44,9 @@ double round_time(const Communicator& c, const Profile& p, Level level, DType ty
 }  // namespace
 
 Turns turns_at(const Communicator& c, Level level) {
-  if (level == Level::High) return Turns::Never;
   if (level == Level::Low) return Turns::Always;
-  return c.mpi.polls ? Turns::Polled : Turns::ByPartner;
+  if (c.mpi.polls) return level == Level::High ? Turns::ByPartner : Turns::Polled;
+  return level == Level::High ? Turns::Never : Turns::ByPartner;
 }
 
 double in_turns(const Communicator& c, std::uint8_t transport, double message) {

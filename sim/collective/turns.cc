@@ -8,10 +8,14 @@ namespace ddpsim::collective {
 
 double turns_share(Turns how, bool turns) {
   switch (how) {
-    case Turns::Never: return 0;
-    case Turns::ByPartner: return turns ? 1 : 0;
-    case Turns::Polled: return turns ? 1 : kPolledTurns;
-    case Turns::Always: break;
+    case Turns::Never:
+      return 0;
+    case Turns::ByPartner:
+      return turns ? 1 : 0;
+    case Turns::Polled:
+      return turns ? 1 : kPolledTurns;
+    case Turns::Always:
+      break;
   }
   return 1;
 }

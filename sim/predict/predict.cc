@@ -554,7 +554,11 @@ bool interval_from_levels(const Question& q) {
   const StepTimes& t = q.workload.times;
   bool varied = q.workload.basis == Basis::Captured && !q.workload.measured_step &&
                 (t.quick < 1 || t.slow > 1);
-  return q.profile.step_residual <= 0 || (varied && computes(q));
+  // Which exchanges of Horovod's thread take turns is chance: no step that a profile was held to
+  // says it.
+  const bool chance = q.scenario.plan.system == System::Horovod &&
+                      backend_of(q.scenario.plan, q.fabric.cluster().device) == Backend::Mpi;
+  return q.profile.step_residual <= 0 || (varied && computes(q)) || chance;
 }
 
 Duration steady_period(const Question& q, Level level, const Options& given) {

@@ -127,10 +127,11 @@ const SystemRecord kSystemRecords[] = {
      "Horovod",
      "fused all-reduces",
      "horovod.torch.DistributedOptimizer: what is ready in a cycle is all-reduced together",
-     "decisions recorded of 0.28 over Open MPI on CPUs; never executed",
+     "0.28 over Open MPI on CPUs executed (calib/horovod-runs), its decisions recorded; never over "
+     "NCCL",
      "what is fused differs from step to step: the step is a mean of 16, its parts are the last "
-     "one's; decided as in recordings of Horovod 0.28 over Open MPI on CPUs, times were never "
-     "executed",
+     "one's; decided as in recordings of Horovod 0.28 over Open MPI on CPUs, which executed steps, "
+     "too; none over NCCL",
      false,
      horovod_words(),
      horovod_knobs(),

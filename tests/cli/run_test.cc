@@ -185,12 +185,23 @@ TEST(RunCommand, RunsHorovodOverOpenMpi) {
   } catch (const std::runtime_error& e) {
     GTEST_SKIP() << e.what();
   }
-  const Args step{"run",     "--backend",       "mpi",        "--cluster",  "testbed-mpi",
-                  "--set",   "cluster.hosts=2", "--loopback", "--workload", "mlp784-50-10-cpu",
-                  "--steps", "3",               "--plan",     "horovod"};
+  const Args step{"run",
+                  "--backend",
+                  "mpi",
+                  "--cluster",
+                  "testbed-mpi",
+                  "--set",
+                  "cluster.hosts=2",
+                  "--loopback",
+                  "--workload",
+                  "mlp784-50-10-cpu",
+                  "--steps",
+                  "3",
+                  "--plan",
+                  "horovod"};
   Outcome o = ddpsim(step + Args{"--set", "HOROVOD_HIERARCHICAL_ALLREDUCE=true"});
   EXPECT_EQ(o.code, 2);
-  EXPECT_NE(o.err.find("are of GPUs"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("NCCL on GPUs"), std::string::npos) << o.err;
   o = ddpsim(step + Args{"--python", "/bin/false"});
   EXPECT_EQ(o.code, 2);
   EXPECT_NE(o.err.find("/bin/false has no Horovod for PyTorch"), std::string::npos) << o.err;

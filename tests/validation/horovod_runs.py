@@ -48,7 +48,7 @@ def reductions_of(run):
     """By step: bytes and seconds of what was reduced."""
     steps = {}
     for s in run["spans"]:
-        if s["op"].startswith("allreduce/fused.") and s.get("actor", 0) == 0:
+        if s["op"].startswith("allreduce/fused.") and s.get("class", s.get("actor")) == 0:
             took = (s["end_ps"] - s["begin_ps"]) / 1e12
             steps.setdefault(s["step"], []).append((s["bytes"], took))
     return steps
@@ -87,10 +87,14 @@ class Case:
     def predicted(self):
         return median(p["predicted_ps"] for p in self.pairs) / 1e9
 
+    def low(self):
+        return min(p["step_low_ps"] for p in self.pairs) / 1e9
+
+    def high(self):
+        return max(p["step_high_ps"] for p in self.pairs) / 1e9
+
     def inside(self):
-        return min(p["step_low_ps"] for p in self.pairs) / 1e9 <= self.measured() <= max(
-            p["step_high_ps"] for p in self.pairs
-        ) / 1e9
+        return self.low() <= self.measured() <= self.high()
 
 
 def main():
@@ -115,6 +119,7 @@ def main():
         line = (
             f"{c.name():<62} {sample:<9} {c.measured():7.1f} ms ({min(times):.1f} to"
             f" {max(times):.1f}), predicted {c.predicted():7.1f}, {100 * error:+5.1f} %"
+            f" ({c.low():.1f} to {c.high():.1f})"
         )
         knobs = set(c.plan) - {"system", "backend", "open_mpi", "pytorch"}
         beside = ddp.get((c.workload, c.ranks, c.bits))

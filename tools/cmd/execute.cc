@@ -266,10 +266,6 @@ void check_mpi(const Loaded& l) {
     throw InputError{"--workload " + l.workload.name,
                      "timed layers need a captured workload (ddpsim list workloads)"};
   if (s.ranks < 2) throw InputError{"--ranks", "two ranks at least for --backend mpi"};
-  const HorovodPlan& h = s.plan.horovod;
-  if (h.adasum || h.hierarchical_allreduce || h.torus_allreduce)
-    throw InputError{"--plan horovod",
-                     "reductions in parts and Adasum are of GPUs; --backend mpi runs the others"};
 }
 
 Executed execute_mpi(const Terminal& t, const Loaded& l, const ExecuteFlags& flags) {
