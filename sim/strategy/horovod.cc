@@ -47,9 +47,9 @@ constexpr OpWord kAdasumApply = adasum_word("adasum_apply/", Does::Copy, Phase::
 // Asynchronous completion: the device waits where the host does not.
 constexpr OpWord kReducedOnDevice{
     "reduced", {.does = Does::Wait, .phase = Phase::Reduced, .touches = Touches::Everything}};
-// What DistributedOptimizer's hook takes of the host, of one gradient: Python, to the request in
-// the queue. Measured: backward of 67 and of 158 gradients with its hooks less without them, on one
-// rank whose thread never waits (ddpsim_horovod.py's samples; 47 to 92 us).
+// What DistributedOptimizer's hook takes of a CPU's rank, of one gradient: Python, to the request
+// in the queue. Measured: backward of 67 and of 158 gradients with its hooks less without them, on
+// one rank whose thread never waits (ddpsim_horovod.py's samples; 47 to 92 us).
 constexpr Duration kHook{50'000'000};
 
 constexpr OpWord kHorovodOptimizerWords[] = {kCompressTensor,   kRequest,     kSynchronize,
@@ -215,7 +215,10 @@ class HorovodLowering {
     }
     for (TensorIndex r : now) {
       std::uint32_t op = b.host(kRequest, Cost::Launch, r);
-      b.step.ops[op].duration = kHook;
+      if (b.gpu())
+        b.step.ops[op].hooks = 1;  // as DDP's: nobody has executed it there
+      else
+        b.step.ops[op].duration = kHook;
     }
   }
 

@@ -131,7 +131,7 @@ const SystemRecord kSystemRecords[] = {
      "NCCL",
      "what is fused differs from step to step: the step is a mean of 16, its parts are the last "
      "one's; decided as in recordings of Horovod 0.28 over Open MPI on CPUs, which executed steps, "
-     "too; none over NCCL",
+     "too; over NCCL never executed",
      false,
      horovod_words(),
      horovod_knobs(),
