@@ -87,15 +87,10 @@ std::string first_words(const std::vector<std::string>& command) {
   return text.substr(0, text.find('\n'));
 }
 
-// "ddpsim_mpi" of ".../ddpsim_mpi.py".
-std::string stem_of(const std::string& path) {
-  const std::string file = path.substr(path.find_last_of('/') + 1);
-  return file.substr(0, file.find('.'));
-}
-
 }  // namespace
 
 Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiOptions& options) {
+  const std::string script = options.script.substr(options.script.find_last_of('/') + 1);
   auto ranks = static_cast<int>(hosts.size());
   MemoryFile workload(options.workload);
   MemoryFile answer;
@@ -108,7 +103,7 @@ Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiO
     shared->holder[rank] = ::getpid();
     shared->rendezvous.meet(0, ranks);
     while (rank > 0) ::pause();
-    MemoryFile script(shaped ? agent(hosts, *shared) : "");
+    MemoryFile agent_file(shaped ? agent(hosts, *shared) : "");
     // Other processes find this one's files by its number.
     const auto path = [](const MemoryFile& f) {
       return fmt::format("/proc/{}/fd/{}", ::getpid(), f.descriptor());
@@ -116,7 +111,7 @@ Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiO
     for (const auto& [name, value] : options.environment) set_variable(name.c_str(), value);
     set_variable("OMPI_ALLOW_RUN_AS_ROOT", "1");
     set_variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    std::vector<std::string> command = mpirun(hosts, shaped, path(script));
+    std::vector<std::string> command = mpirun(hosts, shaped, path(agent_file));
     for (const auto& [name, value] :
          {std::pair{"PYTHONDONTWRITEBYTECODE", "1"}, std::pair{"OMP_NUM_THREADS", "1"},
           std::pair{"DDPSIM_HOSTS", shaped ? "namespaces" : "loopback"}})
@@ -141,11 +136,10 @@ Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiO
     stage =
         run_stage(cluster, hosts, 1, options.loopback, options.timeout_s, shared->rendezvous, play);
   } catch (const std::runtime_error& e) {
-    std::string why = said(log.text(), stem_of(options.script) + ": ");
+    std::string why = said(log.text(), script.substr(0, script.find('.')) + ": ");
     throw std::runtime_error(why.empty() ? e.what() : why);
   }
   const std::string text = stage.interrupted ? last_document(partial.text()) : answer.text();
-  const std::string script = stem_of(options.script) + ".py";
   Run run = io::read_run(io::parse_json(text, script), script);
   Run here = measured_run(run.evidence, stage, load);
   here.origin.backend = "mpi";

@@ -8,8 +8,9 @@
 
 namespace ddpsim::calib {
 
+// Without the rules that mpirun draws below its sentences.
 inline std::string last_line(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  text.erase(text.find_last_not_of("\n -") + 1);
   auto at = text.rfind('\n');
   return at == std::string::npos ? text : text.substr(at + 1);
 }

@@ -104,6 +104,11 @@ std::string bytes_text(const std::vector<std::int64_t>& v) {
   return out;
 }
 
+// A collective that every step has: no schedule says what is decided while a step runs.
+bool is_scheduled(const Joined& j) {
+  return is_collective(j.first->kind) && !is_decided(j.first->kind);
+}
+
 // The first way in which the schedules differ, "" = they agree on every collective.
 std::string schedule_mismatch(const Run& predicted, const Table& p, const Run& measured,
                               const Table& m) {
@@ -122,7 +127,7 @@ std::string schedule_mismatch(const Run& predicted, const Table& p, const Run& m
            " bytes, predicted are " + bytes_text(sizes);
   bool by_name = !predicted.tensor_names.empty() && !measured.tensor_names.empty();
   for (const Joined& a : p.rows) {
-    if (!is_collective(a.first->kind) || is_decided(a.first->kind)) continue;
+    if (!is_scheduled(a)) continue;
     const std::string& op = a.first->op;
     if (unseen(measured, op)) continue;
     const Joined* b = m.find(op);
@@ -147,16 +152,13 @@ std::string schedule_mismatch(const Run& predicted, const Table& p, const Run& m
              *differ.first;
   }
   for (const Joined& b : m.rows)
-    if (is_collective(b.first->kind) && !is_decided(b.first->kind) && !p.find(b.first->op))
+    if (is_scheduled(b) && !p.find(b.first->op))
       return b.first->op + " was measured, and is not in the prediction";
   return {};
 }
 
-// One that every step has.
-bool has_collective(const Table& t) {
-  return std::any_of(t.rows.begin(), t.rows.end(), [](const Joined& j) {
-    return is_collective(j.first->kind) && !is_decided(j.first->kind);
-  });
+bool has_scheduled(const Table& t) {
+  return std::any_of(t.rows.begin(), t.rows.end(), is_scheduled);
 }
 
 std::string per_cent(double x) {
@@ -253,7 +255,7 @@ Comparison compare(const Run& predicted, const Run& measured, const CompareOptio
   Table p = join(predicted);
   Table m = join(measured);
   // A Run of one rank has no collective; then neither has the other.
-  c.schedule_checked = has_collective(p) && has_collective(m);
+  c.schedule_checked = has_scheduled(p) && has_scheduled(m);
   if (!predicted.spans.empty() && !measured.spans.empty())
     c.mismatch = schedule_mismatch(predicted, p, measured, m);
   for (const Joined& a : p.rows) {

@@ -16,8 +16,7 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   if (run.evidence == EvidenceClass::Replay && run.origin.compute != "timed")
     p.evidence = "replay_real";
   if (p.evidence == "replay" && c.sharded) p.evidence = "replay_sharded";
-  if (run.evidence == EvidenceClass::System)
-    p.evidence = c.repeats ? c.system_class : "system_other";
+  if (run.evidence == EvidenceClass::System) p.evidence = c.system_class;
   if (!run.origin.gpu.empty())
     p.evidence = std::string(run.evidence == EvidenceClass::System ? "system_" : "replay_") +
                  (c.one_gpu ? "one_gpu" : "gpu");
@@ -37,6 +36,20 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   p.cap = c.cap;
   p.tags = c.tags;
   return p;
+}
+
+// Where the real framework's steps repeat on one machine of few cores, by the cell alone: a star of
+// at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets of half a MiB or more; local SGD;
+// ZeroRedundancyOptimizer on 4.
+bool repeats(const Cluster& cluster, const Scenario& scenario) {
+  const Plan& plan = scenario.plan;
+  bool network = cluster.pattern == Pattern::Star && scenario.ranks <= 4 &&
+                 (cluster.link.bandwidth.bits_per_s <= 200'000'000 || scenario.ranks == 4);
+  // Of two or three ranks two send large messages to one another at once, and which go-ahead comes
+  // before which message is a race.
+  if (plan.system == System::ZeroRedundancy) return network && scenario.ranks == 4;
+  if (plan.system == System::LocalSgd) return network;
+  return network && plan.system == System::PytorchDdp && plan.bucket_cap_mb.value_or(25) >= 0.5;
 }
 
 }  // namespace
@@ -76,25 +89,15 @@ std::vector<std::string> tags_of(const Workload& workload, const Cluster& cluste
   return out;
 }
 
-std::string system_class(const Plan& plan) {
+std::string system_class(const Cluster& cluster, const Scenario& scenario) {
+  const Plan& plan = scenario.plan;
+  if (plan.system == System::Horovod) return "system_horovod";
+  if (!repeats(cluster, scenario)) return "system_other";
   if (plan.system == System::ZeroRedundancy) return "system_zero_redundancy";
   if (plan.system == System::LocalSgd) return "system_local_sgd";
-  if (plan.system == System::Horovod) return "system_horovod";
   if (plan.comm_hook == CommHook::PowerSgd || plan.ddp.join || plan.ddp.optimizer_in_backward)
     return "system_ddp_options";
   return "system";
-}
-
-bool repeats(const Cluster& cluster, const Scenario& scenario) {
-  const Plan& plan = scenario.plan;
-  if (plan.system == System::Horovod) return true;
-  bool network = cluster.pattern == Pattern::Star && scenario.ranks <= 4 &&
-                 (cluster.link.bandwidth.bits_per_s <= 200'000'000 || scenario.ranks == 4);
-  // Of two or three ranks two send large messages to one another at once, and which go-ahead comes
-  // before which message is a race.
-  if (plan.system == System::ZeroRedundancy) return network && scenario.ranks == 4;
-  if (plan.system == System::LocalSgd) return network;
-  return network && plan.system == System::PytorchDdp && plan.bucket_cap_mb.value_or(25) >= 0.5;
 }
 
 bool steps_differ(const Scenario& scenario) {

@@ -24,23 +24,18 @@ struct Case {
   std::string sweep;     // as Pair::sweep
   std::optional<double> cap;
   std::vector<std::string> tags;
-  bool repeats = false;
-  std::string system_class = "system";  // of system_class(), where the real framework ran
+  std::string system_class = "system_other";  // of system_class(), where the real framework ran
   bool sharded = false;  // weights, gradients or the optimizer's state are shared out
   bool real = false;     // computation is real
 };
 
-// Where its Runs by the real framework count, in cells that repeat: "system" (DDP), or a class of
-// its own.
-std::string system_class(const Plan& plan);
+// Where its Runs by the real framework count: "system" (DDP) or a class of its own in cells that
+// repeat, else "system_other". Horovod's steps never repeat: a class of its own, whatever the cell.
+std::string system_class(const Cluster& cluster, const Scenario& scenario);
 
 // Of tag_names(), what the scenario has.
 std::vector<std::string> tags_of(const Workload& workload, const Cluster& cluster,
                                  const Scenario& scenario);
-// Where the real framework's steps repeat on one machine of few cores, by the cell alone: a star of
-// at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets of half a MiB or more; local SGD;
-// ZeroRedundancyOptimizer on 4. Horovod's, which do not, are a class of their own whatever they do.
-bool repeats(const Cluster& cluster, const Scenario& scenario);
 
 // Its steps are not alike, however quiet the machine is: beside another job, or where what is
 // reduced together is decided while a step runs.

@@ -7,6 +7,7 @@
 
 #include "calib/gloo/gloo.h"
 #include "calib/mpi.h"
+#include "calib/script_log.h"
 #include "calib/torch.h"
 #include "sim/io/files.h"
 #include "tests/support/support.h"
@@ -143,6 +144,15 @@ TEST(CalibrateCommand, MeasuresCollectivesAlone) {
   }
 }
 
+TEST(RunCommand, SaysWhatAProgramThatFailedSaidLast) {
+  const std::string mpirun =
+      "----------\nmpirun noticed that process rank 0 exited on signal 6 (Aborted).\n----------\n";
+  EXPECT_EQ(calib::said(mpirun, "ddpsim_horovod: "),
+            "mpirun noticed that process rank 0 exited on signal 6 (Aborted).");
+  EXPECT_EQ(calib::said("ddpsim_horovod: no file\n" + mpirun, "ddpsim_horovod: "), "no file");
+  EXPECT_EQ(calib::last_line("---\n"), "");
+}
+
 // The real Open MPI, where it and mpi4py are.
 TEST(RunCommand, AveragesByOpenMpi) {
   try {
@@ -210,8 +220,14 @@ TEST(RunCommand, RunsHorovodOverOpenMpi) {
   } catch (const std::runtime_error& e) {
     GTEST_SKIP() << e.what();
   }
-  o = ddpsim(step + Args{"--set", "HOROVOD_CYCLE_TIME=2", "--format", "json"});
+  Folder f;
+  o = ddpsim(step +
+             Args{"--set", "HOROVOD_CYCLE_TIME=2", "--format", "json", "--runs", f.path.string()});
   ASSERT_EQ(o.code, 0) << o.err;
+  auto scenarios = io::list_files(f.path.string() + "/scenarios", {".json"});
+  ASSERT_EQ(scenarios.size(), 1u);
+  io::Json plan = io::parse_json(io::read_file(scenarios[0]), scenarios[0])["plan"];
+  EXPECT_EQ(plan["pytorch"], calib::torch_version("/usr/bin/python3"));
   io::Json run = io::parse_json(o.out, "stdout");
   EXPECT_EQ(run["evidence"], "system");
   EXPECT_EQ(run["layers"]["ranks"], 2);

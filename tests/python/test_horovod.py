@@ -40,7 +40,9 @@ class TestTimeline(unittest.TestCase):
         known = {name for r in theirs for name in r}
         ours = sorted(
             sorted(r["names"])
-            for r in recorder.reductions(TIMELINE.read_text(encoding="utf-8"))
+            for r in recorder.reductions(
+                recorder.timeline_events(TIMELINE.read_text(encoding="utf-8"))
+            )
             if set(r["names"]) <= known
         )
         self.assertGreater(len(theirs), 10)
@@ -54,11 +56,10 @@ class TestTimeline(unittest.TestCase):
     def test_members_of_a_group_are_counted_from_its_first(self):
         names = ["a", "b.weight", "c", "d"]
         index = {n: i for i, n in enumerate(names)}
-        job = FakeJob(names)
-        self.assertEqual(recorder.tensors_of("allreduce.b.weight", index, job), [1])
-        self.assertEqual(recorder.tensors_of("grouped_allreduce.b.weight_1of3", index, job), [1])
-        self.assertEqual(recorder.tensors_of("grouped_allreduce.b.weight_3of3", index, job), [3])
-        self.assertEqual(recorder.tensors_of("allreduce.ddpsim.agreed", index, job), [])
+        self.assertEqual(recorder.tensors_of("allreduce.b.weight", index), [1])
+        self.assertEqual(recorder.tensors_of("grouped_allreduce.b.weight_1of3", index), [1])
+        self.assertEqual(recorder.tensors_of("grouped_allreduce.b.weight_3of3", index), [3])
+        self.assertEqual(recorder.tensors_of("allreduce.ddpsim.agreed", index), [])
 
 
 class TestSteps(unittest.TestCase):

@@ -172,7 +172,7 @@ TEST(Pairing, SaysFromWhatClassAndSampleARunIs) {
   EXPECT_EQ(add_pair(v, "f", run, c, 0.05).evidence, "replay_real");
   run.evidence = EvidenceClass::System;
   EXPECT_EQ(add_pair(v, "f", run, c, 0.05).evidence, "system_other");
-  c.repeats = true;
+  c.system_class = "system";
   EXPECT_EQ(add_pair(v, "f", run, c, 0.05).evidence, "system");
   run.origin.gpu = "H100";
   EXPECT_EQ(add_pair(v, "f", run, c, 0.05).evidence, "system_gpu");

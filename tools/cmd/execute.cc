@@ -248,6 +248,10 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const ExecuteFlags& f
   return out;
 }
 
+bool runs_horovod(const Loaded& l) {
+  return l.scenario.plan.system == System::Horovod;
+}
+
 // What runs over MPI here, said before anything starts.
 void check_mpi(const Loaded& l) {
   const Scenario& s = l.scenario;
@@ -268,14 +272,25 @@ void check_mpi(const Loaded& l) {
   if (s.ranks < 2) throw InputError{"--ranks", "two ranks at least for --backend mpi"};
 }
 
+// What Python must have for it. A step of Horovod is one of the PyTorch that it was built for.
+void complete_mpi(const Terminal& t, ExecuteFlags& flags, Loaded& l) {
+  try {
+    if (!runs_horovod(l)) return calib::require_mpi4py(flags.python);
+    calib::require_horovod(flags.python);
+    flags.question.sets.insert(flags.question.sets.begin(),
+                               "plan.pytorch=" + calib::torch_version(flags.python));
+  } catch (const std::runtime_error& e) {
+    throw InputError{"run", e.what()};
+  }
+  l = load(t, flags.question);
+}
+
 Executed execute_mpi(const Terminal& t, const Loaded& l, const ExecuteFlags& flags) {
   Executed out;
   out.predicted = predict::predict(l.question(), l.options).summary.step;
   int steps = flags.steps != 0 ? flags.steps : steps_for(out.predicted);
-  const bool horovod = l.scenario.plan.system == System::Horovod;
   calib::MpiOptions options =
-      mpi_options(t, flags, horovod ? "ddpsim_horovod.py" : "ddpsim_mpi.py");
-  horovod ? calib::require_horovod(flags.python) : calib::require_mpi4py(flags.python);
+      mpi_options(t, flags, runs_horovod(l) ? "ddpsim_horovod.py" : "ddpsim_mpi.py");
   io::Json plan = l.document.value("plan", io::Json::object());
   if (plan.is_object()) plan.erase("environment");
   options.workload = l.workload_text;
@@ -328,8 +343,7 @@ void run_command(Terminal& t, ExecuteFlags flags) {
                      "expected tcp (ddpsim's own executor over shaped hosts), torch (the real "
                      "PyTorch on the same hosts, or on this machine's GPUs), mpi (the real Open "
                      "MPI, or Horovod over it, on the same hosts) or nccl (ddpsim's own executor "
-                     "on this machine's "
-                     "GPUs)"};
+                     "on this machine's GPUs)"};
   if (flags.one_gpu && (flags.backend == "tcp" || mpi))
     throw InputError{"--one-gpu", "is of --backend nccl or torch"};
   check_program_flags(flags);
@@ -379,7 +393,10 @@ void run_command(Terminal& t, ExecuteFlags flags) {
                      "what executes a step has its input at hand; leave the input pipeline out "
                      "(--set input=null)"};
   if (torch) check_torch(l, flags);
-  if (mpi) check_mpi(l);
+  if (mpi) {
+    check_mpi(l);
+    complete_mpi(t, flags, l);
+  }
   if (!on_gpus(l, flags)) check_hosts(l, flags);
   if (!flags.runs.empty()) prepare_runs(flags.runs);
   Executed e;

@@ -90,8 +90,7 @@ Case predict_case(const Terminal& t, const ValidateFlags& flags, const std::stri
     }
     Loaded l = load(t, q);
     c.tags = tags_of(l.workload, l.cluster, l.scenario);
-    c.repeats = repeats(l.cluster, l.scenario);
-    c.system_class = system_class(l.scenario.plan);
+    c.system_class = system_class(l.cluster, l.scenario);
     c.sharded = l.scenario.plan.system == System::ZeroRedundancy ||
                 strategy::record_of(l.scenario.plan.system).shards ||
                 l.scenario.plan.system == System::Megatron;

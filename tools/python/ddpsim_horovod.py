@@ -18,7 +18,12 @@ on, and a few steps say what was reduced together, and when; the timeline double
 cycles agree on, so these steps are marked as instrumented.
 
 Samples ``horovod_hook {rank}``: what a gradient's hook takes of the host, of each steady step:
-backward beyond the layer profile's, by gradients.
+backward beyond the layer profile's, by gradients. Where ``set_to_none`` is false it includes adding
+into the gradients that exist. HOROVOD_ELASTIC=1 gives one rank hooks, too, whose thread waits for
+nobody:
+
+    HOROVOD_ELASTIC=1 mpirun -n 1 python3 tools/python/ddpsim_horovod.py --out run.json \\
+        --workload w.json --plan '{"set_to_none": true}'
 
 Needs PyTorch and Horovod built for it, on processes of one machine. Times are integers in
 picoseconds of CLOCK_MONOTONIC, which they share.
@@ -33,7 +38,7 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ddpsim_files import write_whole  # noqa: E402
@@ -42,7 +47,9 @@ import ddpsim_record as rec  # noqa: E402
 import torch  # noqa: E402
 
 now = rec.now
+Marks = List[Tuple[str, int]]  # of a step: what had ended, when
 HEAD_START_NS = 20_000_000
+QUIET_S = 0.3  # several cycles
 PASSES = 3  # of the layer profile
 LOGGED = 6  # steps with the timeline on that are written down
 
@@ -88,9 +95,28 @@ class Job:
     """One rank's model and Horovod's optimizer of it."""
 
     def __init__(self, workload: Dict[str, Any], plan: Dict[str, Any], slow: float):
+        self.plan = plan
         self.model = rec.TimedModel(workload, plan["unused_parameters"], slow)
         self.micro = plan["accumulation_steps"]
-        model = self.model
+        named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+        self.names = [n for n, _ in named]
+        self.parameters = [p for _, p in named]
+        self.sizes = [p.numel() * p.element_size() for p in self.parameters]
+        self.bare = cap.Step(
+            self.model,
+            (self.model.start,),
+            None,
+            None,
+            rec.TimedOptimizer(self.model),
+            "fp32",
+            torch.device("cpu"),
+            self.parameters,
+        )
+        self.optimizer: Any = None
+
+    def wrap(self, hvd: Any) -> None:
+        """Horovod's optimizer in place of the model's: from here on backward reduces."""
+        plan, model = self.plan, self.model
 
         class Sleeping(torch.optim.SGD):
             """Horovod derives its optimizer from this one, and gives it the parameters alone."""
@@ -101,31 +127,9 @@ class Job:
             def step(self, closure: Any = None) -> None:  # type: ignore[override]
                 model.sleeper.until(now(), model.optimizer_ns)
 
-        self.bare = cap.Step(
-            model,
-            (model.start,),
-            None,
-            None,
-            rec.TimedOptimizer(model),
-            "fp32",
-            torch.device("cpu"),
-            list(model.parameters()),
-        )
-        named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        self.names = [n for n, _ in named]
-        self.sizes = [p.numel() * p.element_size() for _, p in named]
-        self.parameters = [p for _, p in named]
-        self.plan = plan
-        self.optimizer: Any = None
-        self.sleeping = Sleeping
-
-    def wrap(self, hvd: Any) -> None:
-        """Horovod's optimizer in place of the model's: from here on backward reduces."""
-        plan = self.plan
-        named = list(zip(self.names, self.parameters))
         self.optimizer = hvd.DistributedOptimizer(
-            self.sleeping(self.parameters),
-            named_parameters=named,
+            Sleeping(self.parameters),
+            named_parameters=list(zip(self.names, self.parameters)),
             compression=hvd.Compression.fp16
             if plan["compression"] == "fp16"
             else hvd.Compression.none,
@@ -142,7 +146,7 @@ class Job:
         else:
             self.optimizer.zero_grad()
 
-    def step(self) -> List[Tuple[str, int]]:
+    def step(self) -> Marks:
         marks = [("start", now())]
         for m in range(self.micro):
             before = f"micro{m}/" if self.micro > 1 else ""
@@ -164,23 +168,29 @@ def agreed(hvd: Any, value: int) -> List[int]:
     return [int(x) for x in hvd.allgather(torch.tensor([value]), name="ddpsim.agreed")]
 
 
-def play(hvd: Any, job: Job, steps: int) -> Tuple[int, List[List[Tuple[str, int]]]]:
+def play(hvd: Any, job: Job, steps: int) -> Tuple[int, List[Marks]]:
     """Steps from a common start, one after the other: the start, and their marks."""
     moment = max(agreed(hvd, now())) + HEAD_START_NS
     rec.wait_until(moment)
     return moment, [job.step() for _ in range(steps)]
 
 
+def last_ends(everyone: List[List[Marks]], begin: int) -> List[int]:
+    """The common start, then of each step when its last rank ended."""
+    return [begin] + [max(marks[-1][1] for marks in step) for step in zip(*everyone)]
+
+
 # ---- what the timeline says
 
 
-def timeline_events(text: str) -> Iterator[Dict[str, Any]]:
-    """A list that its writer may not have closed."""
+def timeline_events(text: str) -> List[Dict[str, Any]]:
+    """Its writer may not have closed the list."""
     text = text.strip().rstrip(",")
-    yield from json.loads(text if text.endswith("]") else text + "]")
+    events: List[Dict[str, Any]] = json.loads(text if text.endswith("]") else text + "]")
+    return events
 
 
-def reductions(text: str) -> List[Dict[str, Any]]:
+def reductions(events: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """What was reduced together: names, and begin and end in the timeline's microseconds. What is
     reduced together enters the all-reduce before any of it leaves."""
     names: Dict[int, str] = {}
@@ -188,7 +198,7 @@ def reductions(text: str) -> List[Dict[str, Any]]:
     open_sets: Dict[int, Dict[str, Any]] = {}
     nested: Dict[int, List[str]] = {}
     joining: Optional[Dict[str, Any]] = None
-    for e in timeline_events(text):
+    for e in events:
         pid = e.get("pid", 0)
         if e["ph"] == "M":
             if "name" in e.get("args", {}):
@@ -209,9 +219,9 @@ def reductions(text: str) -> List[Dict[str, Any]]:
     return out
 
 
-def timeline_origin(text: str) -> int:
+def timeline_origin(events: List[Dict[str, Any]]) -> int:
     """Microseconds since 1970 at which the timeline's clock began."""
-    for e in timeline_events(text):
+    for e in events:
         start = e.get("args", {}).get("start_time_since_epoch_in_micros")
         if start is not None:
             return int(start)
@@ -219,17 +229,17 @@ def timeline_origin(text: str) -> int:
 
 
 def logged_spans(
-    job: Job, text: str, everyone: List[List[List[Tuple[str, int]]]], first: int, begin: int
+    job: Job, text: str, everyone: List[List[Marks]], first: int, begin: int
 ) -> List[Dict[str, Any]]:
     """Spans of the steps with the timeline on, of rank 0's reductions and all ranks' phases."""
     spans: List[Dict[str, Any]] = []
-    ends = [[begin] + [marks[-1][1] for marks in rank] for rank in everyone]
-    last = [max(e[k] for e in ends) for k in range(len(everyone[0]) + 1)]
+    last = last_ends(everyone, begin)
     index = {name: i for i, name in enumerate(job.names)}
-    offset = timeline_origin(text) * 1000 - (time.time_ns() - now())
+    events = timeline_events(text)
+    offset = timeline_origin(events) * 1000 - (time.time_ns() - now())
     sets = []
-    for r in reductions(text):
-        tensors = [t for name in r["names"] for t in tensors_of(name, index, job)]
+    for r in reductions(events):
+        tensors = [t for name in r["names"] for t in tensors_of(name, index)]
         if tensors:
             sets.append((r["begin"] * 1000 + offset, r["end"] * 1000 + offset, tensors))
     for k in range(1, len(everyone[0])):
@@ -255,7 +265,7 @@ def logged_spans(
     return spans
 
 
-def tensors_of(name: str, index: Dict[str, int], job: Job) -> List[int]:
+def tensors_of(name: str, index: Dict[str, int]) -> List[int]:
     """Of an entry of the timeline: "allreduce.layer.weight"; "grouped_allreduce.layer.weight_2of5"
     is the second of the group that begins with that tensor, in the order of registration."""
     name = name.split(".", 1)[1] if "." in name else name
@@ -284,10 +294,9 @@ def span(
 # ---- the Run
 
 
-def durations(everyone: List[List[List[Tuple[str, int]]]], begin: int) -> List[int]:
+def durations(everyone: List[List[Marks]], begin: int) -> List[int]:
     """Picoseconds from the last rank's end to the last rank's end."""
-    ends = [[begin] + [marks[-1][1] for marks in rank] for rank in everyone]
-    last = [max(e[k] for e in ends) for k in range(len(everyone[0]) + 1)]
+    last = last_ends(everyone, begin)
     return [(b - a) * 1000 for a, b in zip(last, last[1:])]
 
 
@@ -302,9 +311,11 @@ def record(hvd: Any, job: Job, args: argparse.Namespace) -> Optional[Dict[str, A
     resent = sum(agreed(hvd, rec.retransmits() - again))
     with tempfile.TemporaryDirectory(prefix="ddpsim_") as folder:
         file = Path(folder) / "timeline.json"
+        # Horovod aborts if its timeline begins while ranks are asking for a tensor.
+        agreed(hvd, 0)
         if hvd.rank() == 0:
             hvd.start_timeline(str(file), mark_cycles=False)
-        agreed(hvd, 0)
+        time.sleep(QUIET_S)
         second, logged = play(hvd, job, 1 + LOGGED)
         everyone = hvd.allgather_object([history, logged, profile])
         if hvd.rank() == 0:
@@ -317,11 +328,10 @@ def record(hvd: Any, job: Job, args: argparse.Namespace) -> Optional[Dict[str, A
         {"kind": "steady" if k else "first", "duration_ps": d, "page_faults": 0}
         for k, d in enumerate(durations([e[0] for e in everyone], begin))
     ]
-    with_timeline = durations([e[1] for e in everyone], second)
-    for d in with_timeline:
-        steps.append(
-            {"kind": "steady", "duration_ps": d, "page_faults": 0, "instrumented": True}
-        )
+    steps += [
+        {"kind": "steady", "duration_ps": d, "page_faults": 0, "instrumented": True}
+        for d in durations([e[1] for e in everyone], second)
+    ]
     spans = logged_spans(job, text, [e[1] for e in everyone], 1 + args.steps, second)
     profiles = [e[2] for e in everyone]
     layers = rec.joined(profiles)
@@ -334,11 +344,8 @@ def record(hvd: Any, job: Job, args: argparse.Namespace) -> Optional[Dict[str, A
     run = rec.document_of("system", software(hvd), samples, 0.0, resent)
     run["origin"].update(backend="mpi", compute="timed")
     run.update(steps=steps, layers=layers, spans=spans, tensors=job.names)
-    # What is compared is of many steps: it is known better than one of them (normal distribution:
-    # 1.4826 x 1.2533).
-    known = min(spread, 1.86 * spread / len(settled) ** 0.5)
     reasons = run["quality"]["reasons"]
-    if known > rec.NOISY_SPREAD:
+    if rec.known_spread(spread, len(settled)) > rec.NOISY_SPREAD:
         reasons.append(f"the steps spread by {100 * spread:.1f} % (median absolute deviation)")
     run["quality"].update(
         spread=round(spread, 6), verdict="noisy" if reasons else "clean", reasons=reasons
@@ -347,7 +354,7 @@ def record(hvd: Any, job: Job, args: argparse.Namespace) -> Optional[Dict[str, A
 
 
 def hook_sample(
-    job: Job, rank: int, history: List[List[Tuple[str, int]]], backward_ps: int
+    job: Job, rank: int, history: List[Marks], backward_ps: int
 ) -> Dict[str, Any]:
     """Of a gradient, of each steady step; at least 1."""
     spent = []

@@ -888,6 +888,12 @@ def gpu_profile(job: Job, passes: int) -> Dict[str, Any]:
     }
 
 
+def known_spread(spread: float, steps: int) -> float:
+    """What is compared is the median: of many steps it is known better than one of them (normal
+    distribution: 1.4826 x 1.2533)."""
+    return min(spread, 1.86 * spread / steps**0.5)
+
+
 def profile_samples(profiles: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """What every rank's passes took, by phase."""
     return [
@@ -1283,9 +1289,7 @@ def assemble(
     ][1:] or [steps[plain - 1]["duration_ps"]]
     typical = median(settled)
     spread = median(abs(s - typical) for s in settled) / typical
-    # What is compared is the median: of many steps it is known better than one of them (normal
-    # distribution: 1.4826 x 1.2533).
-    known = spread if job.device.type == "cpu" else min(spread, 1.86 * spread / len(settled) ** 0.5)
+    known = spread if job.device.type == "cpu" else known_spread(spread, len(settled))
     resent = sum(e["retransmits"] for e in everyone)
     reasons = []
     if load > NOISY_LOAD:
