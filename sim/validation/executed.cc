@@ -17,14 +17,33 @@ void rank(ExecutedReport& r) {
     for (std::size_t j = i + 1; j < r.rows.size(); ++j) {
       const ExecutedRow& a = r.rows[i];
       const ExecutedRow& b = r.rows[j];
-      if (a.gloo || a.where != b.where || a.bytes != b.bytes || a.algorithm == b.algorithm ||
-          a.bytes < kLeast)
+      if (a.played_by != PlayedBy::Executor || b.played_by != a.played_by || a.where != b.where ||
+          a.bytes != b.bytes || a.algorithm == b.algorithm || a.bytes < kLeast)
         continue;
       double ratio = static_cast<double>(a.measured.ps) / static_cast<double>(b.measured.ps);
       if (std::max(ratio, 1 / ratio) <= 1.03) continue;
       ++r.ranked;
       r.ranked_right += (a.predicted < b.predicted) == (a.measured < b.measured);
     }
+}
+
+double error_of(const ExecutedRow& row) {
+  return std::abs(static_cast<double>(row.predicted.ps) / static_cast<double>(row.measured.ps) - 1);
+}
+
+LibraryErrors errors_of(const std::vector<ExecutedRow>& rows, PlayedBy library) {
+  LibraryErrors out;
+  std::vector<double> errors;
+  for (const ExecutedRow& row : rows) {
+    if (row.played_by != library || row.in_sample || row.bytes < kLeast) continue;
+    ++out.rows;
+    if (row.deviation <= kRepeats) errors.push_back(error_of(row));
+  }
+  out.judged = errors.size();
+  if (errors.empty()) return out;
+  out.median = analysis::median(errors);
+  out.largest = *std::max_element(errors.begin(), errors.end());
+  return out;
 }
 
 }  // namespace
@@ -43,25 +62,15 @@ ExecutedReport judge(std::vector<ExecutedRow> rows) {
     return std::tie(a.where, a.algorithm, a.bytes) < std::tie(b.where, b.algorithm, b.bytes);
   });
   std::vector<double> errors;
-  std::vector<double> gloo_errors;
-  for (const ExecutedRow& row : r.rows) {
-    if (row.bytes < kLeast) continue;
-    double error =
-        std::abs(static_cast<double>(row.predicted.ps) / static_cast<double>(row.measured.ps) - 1);
-    if (!row.gloo) errors.push_back(error);
-    r.gloo_rows += row.gloo ? 1 : 0;
-    if (row.gloo && row.deviation <= kRepeats) gloo_errors.push_back(error);
-  }
+  for (const ExecutedRow& row : r.rows)
+    if (row.played_by == PlayedBy::Executor && row.bytes >= kLeast) errors.push_back(error_of(row));
   r.judged = errors.size();
   if (!errors.empty()) {
     r.median = analysis::median(errors);
     r.p95 = analysis::percentile(errors, 95);
   }
-  r.gloo_judged = gloo_errors.size();
-  if (!gloo_errors.empty()) {
-    r.gloo_median = analysis::median(gloo_errors);
-    r.gloo_largest = *std::max_element(gloo_errors.begin(), gloo_errors.end());
-  }
+  r.gloo = errors_of(r.rows, PlayedBy::Gloo);
+  r.open_mpi = errors_of(r.rows, PlayedBy::OpenMpi);
   rank(r);
   return r;
 }

@@ -205,31 +205,38 @@ TEST(Pairing, ARunWithoutStepsIsCountedAndNotCompared) {
   EXPECT_EQ(v.errors.size(), 1u);
 }
 
-TEST(Executed, JudgesWhatIsLongEnoughAndGloosOnlyWhereItRepeats) {
-  auto row = [](Algorithm a, std::int64_t bytes, double ms, double predicted_ms, bool gloo) {
+TEST(Executed, JudgesWhatIsLongEnoughAndALibrarysOnlyWhereItRepeats) {
+  using validation::PlayedBy;
+  auto row = [](const char* a, std::int64_t bytes, double ms, double predicted_ms,
+                PlayedBy by = PlayedBy::Executor) {
     ExecutedRow r;
-    r.where = gloo ? "here, Gloo" : "here";
+    r.where = "here";
     r.algorithm = a;
     r.bytes = bytes;
-    r.gloo = gloo;
+    r.played_by = by;
     r.predicted = {static_cast<std::int64_t>(predicted_ms * 1e9)};
     set_measured(r, {ms * 1e9, ms * 1e9, 3 * ms * 1e9});
     return r;
   };
-  ExecutedRow wild = row(Algorithm::Ring, 1 << 20, 10, 20, true);
+  ExecutedRow wild = row("ring", 1 << 20, 10, 20, PlayedBy::Gloo);
   set_measured(wild, {8e9, 10e9, 12e9});
   EXPECT_DOUBLE_EQ(wild.deviation, 0.2);
+  ExecutedRow fitted = row("rabenseifner", 1 << 20, 10, 10, PlayedBy::OpenMpi);
+  fitted.in_sample = true;
   validation::ExecutedReport r = validation::judge(
-      {row(Algorithm::Ring, 1 << 20, 10, 10.1, false), row(Algorithm::Ring, 1024, 1, 2, false),
-       row(Algorithm::Direct, 1 << 20, 20, 19, false), wild,
-       row(Algorithm::Bcube, 1 << 20, 10, 9, true)});
+      {row("ring", 1 << 20, 10, 10.1), row("ring", 1024, 1, 2), row("direct", 1 << 20, 20, 19),
+       wild, row("bcube", 1 << 20, 10, 9, PlayedBy::Gloo), fitted,
+       row("rabenseifner", 4 << 20, 10, 10.4, PlayedBy::OpenMpi)});
   EXPECT_EQ(r.judged, 2u);
   EXPECT_NEAR(r.median, 0.03, 1e-12);
   EXPECT_EQ(r.ranked, 1u);
   EXPECT_EQ(r.ranked_right, 1u);
-  EXPECT_EQ(r.gloo_rows, 2u);
-  EXPECT_EQ(r.gloo_judged, 1u);
-  EXPECT_NEAR(r.gloo_largest, 0.1, 1e-12);
+  EXPECT_EQ(r.gloo.rows, 2u);
+  EXPECT_EQ(r.gloo.judged, 1u);
+  EXPECT_NEAR(r.gloo.largest, 0.1, 1e-12);
+  EXPECT_EQ(r.open_mpi.rows, 1u);
+  EXPECT_EQ(r.open_mpi.judged, 1u);
+  EXPECT_NEAR(r.open_mpi.median, 0.04, 1e-12);
 }
 
 }  // namespace

@@ -43,9 +43,10 @@ def main():
     values["executed.median"] = executed["median_error"]
     values["executed.p95"] = executed["p95_error"]
     values["executed.order"] = executed["pairs_right"] / executed["pairs"]
-    values["gloo.rows"] = executed["gloo"]["judged"]
-    values["gloo.median"] = executed["gloo"]["median_error"]
-    values["gloo.largest"] = executed["gloo"]["largest_error"]
+    for library in ("gloo", "open_mpi"):
+        values[f"{library}.rows"] = executed[library]["judged"]
+        values[f"{library}.median"] = executed[library]["median_error"]
+        values[f"{library}.largest"] = executed[library]["largest_error"]
     values["tables"] = len(found["tables"])
     for size, over in zip(("small", "middle", "upper", "large"), found["over_machines"]):
         values[f"machines.{size}.n"] = over["machines"]

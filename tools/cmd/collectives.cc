@@ -226,11 +226,29 @@ std::string collectives_table(const calib::CollectiveReport& r,
       "executed alone, {} all-reduces of 256 KiB and more: median {:.2f} %, 95th percentile {:.2f} "
       "%; order right in {} of {} pairs\n",
       x.judged, 100 * x.median, 100 * x.p95, x.ranked_right, x.ranked);
-  out += fmt::format(
-      "the real Gloo, {} of {} all-reduces that repeat: median {:.2f} %, largest {:.2f} %\n",
-      x.gloo_judged, x.gloo_rows, 100 * x.gloo_median, 100 * x.gloo_largest);
+  for (const auto& [name, e] : {std::pair{"Gloo", &x.gloo}, std::pair{"Open MPI", &x.open_mpi}})
+    out += fmt::format(
+        "the real {}, {} of {} all-reduces that repeat: median {:.2f} %, largest {:.2f} %\n", name,
+        e->judged, e->rows, 100 * e->median, 100 * e->largest);
   return out;
 }
+
+namespace {
+
+const char* played_by(validation::PlayedBy p) {
+  return p == validation::PlayedBy::Gloo      ? "gloo"
+         : p == validation::PlayedBy::OpenMpi ? "open_mpi"
+                                              : "executor";
+}
+
+io::OrderedJson library_json(const validation::LibraryErrors& e) {
+  return {{"rows", e.rows},
+          {"judged", e.judged},
+          {"median_error", e.median},
+          {"largest_error", e.largest}};
+}
+
+}  // namespace
 
 io::OrderedJson collectives_json(const calib::CollectiveReport& r,
                                  const validation::ExecutedReport& x) {
@@ -277,12 +295,13 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r,
   io::OrderedJson executed = io::OrderedJson::array();
   for (const validation::ExecutedRow& e : x.rows)
     executed.push_back({{"where", e.where},
-                        {"algorithm", name_of(e.algorithm)},
+                        {"algorithm", e.algorithm},
                         {"bytes", e.bytes},
                         {"measured_ps", e.measured.ps},
                         {"predicted_ps", e.predicted.ps},
                         {"deviation", e.deviation},
-                        {"gloo", e.gloo}});
+                        {"played_by", played_by(e.played_by)},
+                        {"in_sample", e.in_sample}});
   io::OrderedJson extrapolated = io::OrderedJson::array();
   for (const calib::Extrapolation& e : r.extrapolated)
     extrapolated.push_back(
@@ -299,11 +318,8 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r,
             {"p95_error", x.p95},
             {"pairs", x.ranked},
             {"pairs_right", x.ranked_right},
-            {"gloo",
-             {{"rows", x.gloo_rows},
-              {"judged", x.gloo_judged},
-              {"median_error", x.gloo_median},
-              {"largest_error", x.gloo_largest}}},
+            {"gloo", library_json(x.gloo)},
+            {"open_mpi", library_json(x.open_mpi)},
             {"rows", executed}}},
           {"fitted",
            {{"median_error", r.fitted_median},
@@ -433,15 +449,17 @@ std::string collectives_markdown(const calib::CollectiveReport& r,
       "algorithms at one place and size whose times differ by more than 3 %, {} are in the right\n"
       "order.\n\nThe real Gloo (Debian's library, ring and bcube), the same way: of {} of 256 KiB "
       "and more {} repeat (median absolute deviation at most {:.0f} %); of those, median {:.2f} %, "
-      "largest {:.2f} %.\n\n"
+      "largest {:.2f} %.\nThe real Open MPI (Debian's 4.1.4), held out, the same way: of {} {} "
+      "repeat; median {:.2f} %, largest {:.2f} %.\n\n"
       "| where | algorithm | bytes | measured | deviation | error "
       "|\n|---|---|---:|---:|---:|---:|\n",
-      x.judged, 100 * x.median, 100 * x.p95, x.ranked, x.ranked_right, x.gloo_rows, x.gloo_judged,
-      100 * validation::kRepeats, 100 * x.gloo_median, 100 * x.gloo_largest);
+      x.judged, 100 * x.median, 100 * x.p95, x.ranked, x.ranked_right, x.gloo.rows, x.gloo.judged,
+      100 * validation::kRepeats, 100 * x.gloo.median, 100 * x.gloo.largest, x.open_mpi.rows,
+      x.open_mpi.judged, 100 * x.open_mpi.median, 100 * x.open_mpi.largest);
   for (const validation::ExecutedRow& e : x.rows)
     out += fmt::format(
         "| {} | {} | {} | {} | {:.1f} % | {:+.2f} % |\n", report::markdown_cell(e.where),
-        name_of(e.algorithm), size_text(e.bytes), to_string(e.measured), 100 * e.deviation,
+        e.algorithm, size_text(e.bytes), to_string(e.measured), 100 * e.deviation,
         100 * (static_cast<double>(e.predicted.ps) / static_cast<double>(e.measured.ps) - 1));
   return out;
 }

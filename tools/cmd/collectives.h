@@ -47,9 +47,10 @@ std::vector<int> spread(const Cluster& c, int ranks, int hosts);
 // Of the setting's environment and version; before 2.5 there is no LL128.
 nccl::Settings settings_of(const CollectiveSetting& s);
 
-// All-reduces of a folder of Runs that were played alone (ddpsim calibrate --collectives), beside
+// All-reduces of folders of Runs that were played alone (ddpsim calibrate --collectives), beside
 // the simulation of their messages. Throws InputError.
-validation::ExecutedReport judge_executed(const Terminal& t, const std::string& folder);
+validation::ExecutedReport judge_executed(const Terminal& t,
+                                          const std::vector<std::string>& folders);
 
 std::string collectives_table(const calib::CollectiveReport& r,
                               const validation::ExecutedReport& e);

@@ -1,4 +1,5 @@
-// All-reduces executed alone, and what their simulation says.
+// All-reduces executed alone, and what their simulation says. Before each the hosts wait for each
+// other, so that the links' saved bursts are there, as all_reduce_alone() has it.
 #include <algorithm>
 #include <cmath>
 
@@ -22,10 +23,8 @@ std::string place_of(const Loaded& l) {
   return out;
 }
 
-}  // namespace
-
-validation::ExecutedReport judge_executed(const Terminal& t, const std::string& folder) {
-  std::vector<validation::ExecutedRow> rows;
+void add_executed(const Terminal& t, const std::string& folder,
+                  std::vector<validation::ExecutedRow>& rows) {
   for (const std::string& file : run_files(folder)) {
     auto slash = file.rfind('/');
     if (file.compare(slash + 1, 10, "allreduce-") != 0) continue;
@@ -38,16 +37,28 @@ validation::ExecutedReport judge_executed(const Terminal& t, const std::string& 
     Algorithm algorithm = all_reduce_algorithm(l.scenario.plan, backend);
     collective::Communicator comm =
         collective::make_communicator(*l.fabric, devices_of(l.scenario), backend, algorithm);
+    if (backend == Backend::Mpi)
+      comm.mpi =
+          collective::parse_open_mpi(l.scenario.plan.open_mpi, l.scenario.plan.environment).mpi;
     for (const Sample& s : run.samples) {
       auto bytes = s.parameters.find("bytes");
       if (s.op != "all_reduce" || bytes == s.parameters.end() || s.durations.empty()) continue;
       std::vector<double> times;
       for (Duration d : s.durations) times.push_back(static_cast<double>(d.ps));
       validation::ExecutedRow row;
-      row.where = place_of(l) + (backend == Backend::Gloo ? ", Gloo" : "");
-      row.algorithm = algorithm;
+      row.where = place_of(l);
+      row.algorithm = name_of(algorithm);
       row.bytes = bytes->second;
-      row.gloo = backend == Backend::Gloo;
+      if (backend == Backend::Gloo) {
+        row.played_by = validation::PlayedBy::Gloo;
+        row.where += ", Gloo";
+      } else if (backend == Backend::Mpi) {
+        row.played_by = validation::PlayedBy::OpenMpi;
+        row.where += ", Open MPI";
+        row.algorithm = name_of(collective::all_reduce_that_runs(comm.mpi, comm.ranks(), row.bytes,
+                                                                 element_size(DType::Float32)));
+        row.in_sample = run.split != "held_out";
+      }
       row.predicted =
           predict::all_reduce_alone(comm, l.profile, {row.bytes}, predict::Fidelity::Message,
                                     Level::Mid, kWarmups + static_cast<double>(times.size()) / 2);
@@ -55,6 +66,14 @@ validation::ExecutedReport judge_executed(const Terminal& t, const std::string& 
       rows.push_back(std::move(row));
     }
   }
+}
+
+}  // namespace
+
+validation::ExecutedReport judge_executed(const Terminal& t,
+                                          const std::vector<std::string>& folders) {
+  std::vector<validation::ExecutedRow> rows;
+  for (const std::string& folder : folders) add_executed(t, folder, rows);
   return validation::judge(std::move(rows));
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "sim/io/json_reader.h"
+#include "sim/predict/alone.h"
 #include "sim/topology/fabric.h"
 
 namespace ddpsim::cli {
@@ -174,6 +175,21 @@ void add_only_way(BackendAnswer& a, Communicator c, const std::string& asked) {
     a.why = "Each rank sends all bytes to the next one and receives as many from the one before.";
 }
 
+bool saves_bursts(const topology::Fabric& fabric) {
+  const std::vector<topology::Link>& links = fabric.links();
+  return std::any_of(links.begin(), links.end(),
+                     [](const topology::Link& l) { return l.burst.count > 0; });
+}
+
+constexpr int kMostPlayed = 256;  // ranks whose messages are played, each
+
+// REQUIRES: an all-reduce, as the communicator performs it by itself.
+void add_rested(BackendAnswer& a, const Communicator& c) {
+  if (c.ranks() <= kMostPlayed && saves_bursts(*c.fabric))
+    a.rested =
+        predict::all_reduce_alone(c, a.hardware.profile, a.bytes, predict::Fidelity::Message);
+}
+
 // All-reduces of backend tcp and Gloo: step lists that somebody names.
 void add_named_ways(BackendAnswer& a, const Place& at, std::span<const Algorithm> known,
                     Algorithm chosen) {
@@ -184,6 +200,7 @@ void add_named_ways(BackendAnswer& a, const Place& at, std::span<const Algorithm
     a.ways.push_back(way_of(c, a.hardware.profile, a.operation, a.bytes));
     a.ways.back().algorithm = name_of(k);
     a.ways.back().chosen = k == chosen;
+    if (k == chosen) add_rested(a, c);
   }
 }
 
@@ -279,6 +296,7 @@ void add_mpi_all_reduces(BackendAnswer& a, const Communicator& c) {
     a.ways.push_back(way_of(c, a.hardware.profile, a.bytes, name_of(each), of));
     a.ways.back().chosen = each == runs;
   }
+  add_rested(a, c);
   std::string named;
   if (c.mpi.all_reduce != 0) {
     a.chooser = "environment";

@@ -39,6 +39,9 @@ struct BackendAnswer {
   int ranks = 0;
   std::string library;  // "Gloo", "Open MPI 4.1"
   std::vector<Way> ways;
+  // Of an all-reduce over links with a saved burst: what the chosen way takes after a pause in
+  // which it fills. The ways' own times are of one collective after another.
+  std::optional<Duration> rested;
   std::string chooser;                        // "plan", "gloo", "caller", "open_mpi", "environment"
   std::string why;                            // a sentence: who chose
   std::optional<collective::MpiTable> table;  // of Open MPI's rules, for so many ranks

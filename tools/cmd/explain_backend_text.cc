@@ -67,6 +67,11 @@ std::string backend_table(const BackendAnswer& a) {
                        to_string(w.parts.total), w.work.bus_bytes_per_s / 1e9);
   const Way& mine = chosen(a);
   out += "\n" + a.why + "\n" + parts_sentence(mine);
+  if (a.rested)
+    out += fmt::format(
+        "After a pause, in which the links save up their burst, it takes {}: what a measurement "
+        "with pauses sees.\n",
+        to_string(*a.rested));
   if (a.table) out += table_text(*a.table);
   const Way& best = *std::min_element(a.ways.begin(), a.ways.end(), [](const Way& x, const Way& y) {
     return x.parts.total < y.parts.total;
@@ -121,6 +126,7 @@ io::OrderedJson backend_json(const BackendAnswer& a) {
                          {"library", a.library},
                          {"candidates", list},
                          {"chosen_by", by}};
+  if (a.rested) out["rested_ps"] = a.rested->ps;
   if (!a.notes.empty()) out["notes"] = a.notes;
   return out;
 }

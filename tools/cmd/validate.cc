@@ -218,8 +218,10 @@ void validate_collectives(Terminal& t, const ValidateFlags& flags) {
     throw InputError{folder, "holds no table of collectives (ddpsim import nccl-tests makes them)"};
   for (const std::string& why : tables.left_out) t.err << "ddpsim: left out: " << why << "\n";
   calib::CollectiveReport report = calib::judge_collectives(tables.tables);
-  ExecutedReport executed =
-      judge_executed(t, flags.runs.empty() ? home_of(t).path() + "/calib/runs" : flags.runs);
+  ExecutedReport executed = judge_executed(
+      t, flags.runs.empty()
+             ? std::vector{home_of(t).path() + "/calib/runs", home_of(t).path() + "/calib/mpi-runs"}
+             : std::vector{flags.runs});
   const std::string& format = flags.output.format;
   if (format == "junit")
     throw InputError{"--format junit",
