@@ -91,6 +91,7 @@ OrderedJson write_program(const Program& p, const Workload& w, int ranks) {
   if (p.core_share >= 0) j["core_share"] = p.core_share;
   if (p.at_once > 0) j["at_once"] = p.at_once;
   if (p.products < 1) j["products"] = p.products;
+  if (p.kernel.ps > 0) j["kernel_ps"] = p.kernel.ps;
   j["tensors"] = OrderedJson::array();
   for (const Tensor& t : w.tensors)
     j["tensors"].push_back(

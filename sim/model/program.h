@@ -297,6 +297,7 @@ struct Program {
   std::optional<Coordination> coordination;
   std::optional<Servers> servers;
   double products = 1;              // as StepTimes::products
+  Duration kernel;                  // as StepTimes::kernel
   Held resident{};                  // memory where a step begins
   bool activations_known = false;   // and in `memory`
   std::vector<StepProgram> warmup;  // first, (first,) rebuild

@@ -59,7 +59,7 @@ struct JobFlows {
     }
     double hold = at(profile_.sm_hold, options_.level);
     if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 &&
-        (hold > 0 || profile_.memory_hold))
+        (hold > 0 || profile_.memory_hold || program_.kernel.ps > 0))
       make_device_resources(hold);
   }
 
@@ -89,6 +89,22 @@ struct JobFlows {
                                          : graph_.add_flow(std::span(&d, 1), 1, 1));
       }
   }
+  // What a kernel waits for while the class's device computes goes at next to no rate beside
+  // computation, and so fast that it hardly counts where nothing runs.
+  engine::FlowId wait_flow(std::size_t c) {
+    while (wait_flow_.size() <= c) {
+      engine::Demand d{device_[0][wait_flow_.size()], 1};
+      wait_flow_.push_back(graph_.add_flow(std::span(&d, 1), kBehindComputation, 1));
+    }
+    return wait_flow_[c];
+  }
+  TaskId add_wait(std::size_t c, Duration beside_computation, TaskId after) {
+    const auto ps = static_cast<double>(beside_computation.ps);
+    TaskId t = graph_.add_task({}, kBehindComputation * ps, wait_flow(c));
+    graph_.add_edge(after, t);
+    return t;
+  }
+
   // What a collective takes of computation (0) and of what memory decides (1).
   double hold_of(std::size_t k, const Price& price) const {
     const double memory = holds_[1] * hold_factor(profile_, price.channels, true);
@@ -251,6 +267,8 @@ struct JobFlows {
       device_;  // products, memory; by class; empty: nothing is held
   std::array<std::vector<engine::FlowId>, 2> device_flow_;
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
+  std::vector<engine::FlowId> wait_flow_;    // by class
+  static constexpr double kBehindComputation = 1e-3;
   static constexpr double kMostHeld = 0.6;
   std::array<double, 2> holds_{};
   double mixed_ = 1;

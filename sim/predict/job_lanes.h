@@ -242,6 +242,7 @@ struct JobLanes : JobServers {
       if (pooled && op.dep[0] == kNoOp) after_host(c, ready);
       placed[c][i].ready = ready;
       arrive[c] = pooled ? queue(c, ready) : streamed(c, op.lane, ready);
+      if (waits_for_kernels(op)) arrive[c] = after_kernels(op, c, arrive[c]);
     }
     TaskId first = static_cast<TaskId>(graph_.size());
     bool by_message = options_.fidelity == Fidelity::Message;
@@ -250,7 +251,7 @@ struct JobLanes : JobServers {
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       Placed& p = placed[c][i];
       p.begin = by_message ? arrive[c] : first;
-      p.begin_offset = 0;
+      p.begin_offset = by_message && waits_for_kernels(op) ? -1 : 0;
       p.end = done[c];
       p.end_offset = -1;
       if (pooled) {
@@ -269,6 +270,23 @@ struct JobLanes : JobServers {
       else
         for (TaskId t : done) graph_.notify(t);
     }
+  }
+
+  // NCCL's kernel finds the device full where another one runs, and begins when that one ends: at
+  // any of its moments, on each rank at another one. The mean rank begins after half of it, and
+  // holds its share of the device from then on; the last of n after n/(n + 1).
+  bool waits_for_kernels(const Op& op) const {
+    return kernel_.ps > 0 && !device_[0].empty() && comm_.backend == Backend::Nccl &&
+           op.lane != Lane::Compute && op.lane != Lane::Worker;
+  }
+  TaskId after_kernels(const Op& op, std::size_t c, TaskId ready) {
+    const int n = op.group == 0 ? comm_.ranks() : program_.groups[op.group - 1u].size;
+    const Duration half = scale(kernel_, 0.5);
+    return add_wait(c, scale(kernel_, n / (n + 1.0)) - half, add_wait(c, half, ready));
+  }
+  // None to twice of what is known in the mean.
+  static Duration kernel_at(Level level, Duration kernel) {
+    return level == Level::Mid ? kernel : level == Level::Low ? kernel * 2 : Duration{};
   }
 
   // The host hands collectives to the workers in listed order: one that waits for no operation of
@@ -316,6 +334,7 @@ struct JobLanes : JobServers {
   std::vector<Duration> durations_;                // by operation, before the class's factor
   std::vector<Pooled> queued_;
   std::vector<Pooled> picked_;
+  const Duration kernel_ = kernel_at(options_.level, program_.kernel);
   const bool decides_ = program_.coordination.has_value();  // operations are decided meanwhile
 };
 

@@ -10,7 +10,8 @@ constexpr std::array<const char*, kMechanisms> kNames{
     "copy_in",       "in_order_launch", "burst",        "host_lane",      "workers",
     "reverse_order", "uplink_sharing",  "late_arrival", "reduction_time", "first_bucket",
     "connection",    "shared_memory",   "shared_cores", "stragglers",     "kernels",
-    "conversions",   "calls",           "loop",         "host_memory",    "power"};
+    "conversions",   "calls",           "loop",         "host_memory",    "kernel_wait",
+    "power"};
 
 // Moves each bucket's all-reduce (with the operations of its comm hook) to directly behind the copy
 // that completes it.
@@ -132,6 +133,7 @@ void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
     case Mechanism::Power:
       p.power.reset();
       break;
+    case Mechanism::KernelWait:
     case Mechanism::Connection:
     case Mechanism::CopyIn:
     case Mechanism::InOrderLaunch:
@@ -145,6 +147,7 @@ void alter(Mechanism m, Program& program, System system) {
   // DDP's own: a bucket that is full waits for those before it.
   if (m == Mechanism::InOrderLaunch && system != System::PytorchDdp) return;
   if (m == Mechanism::Workers) program.worker_threads = 1;
+  if (m == Mechanism::KernelWait) program.kernel = {};
   if (m == Mechanism::Connection) program.one_connection = false;
   for (StepProgram& s : program.warmup) alter(m, s);
   alter(m, program.steady);

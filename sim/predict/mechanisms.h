@@ -29,9 +29,10 @@ enum class Mechanism : std::uint8_t {
   Calls,          // a call of the framework takes what its launches take
   Loop,           // nothing but the optimizer between the last gradient and the next forward
   HostMemory,     // through the host's memory, a link carries what it carries to a GPU
+  KernelWait,     // a collective's kernel begins beside whatever runs
   Power,          // a GPU holds the clock of its peaks, whatever it draws
 };
-inline constexpr int kMechanisms = 20;
+inline constexpr int kMechanisms = 21;
 const char* name_of(Mechanism m);  // "copy_in", ...
 std::optional<Mechanism> parse_mechanism(const std::string& name);
 

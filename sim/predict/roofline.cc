@@ -101,6 +101,7 @@ StepTimes scaled(StepTimes t, double factor) {
   };
   all(t.forward, t.backward, t.optimizer, t.ready);
   t.core = scale(t.core, factor);
+  t.kernel = scale(t.kernel, factor);
   if (t.host) all(t.host->forward, t.host->backward, t.host->optimizer, t.host->ready);
   for (LayerDurations& l : t.layers)
     for (Duration* d : {&l.forward, &l.backward, &l.host_forward, &l.host_backward})
@@ -176,6 +177,21 @@ void update_times(const Workload& w, const Profile& p, Level level, StepTimes& t
   if (t.host) t.host->optimizer = host_time(p, level, p.host.launch * kernels);
 }
 
+// StepTimes::kernel.
+class RunningKernel {
+ public:
+  void add(Duration lasts, const LayerCost& cost) {
+    const auto ps = static_cast<double>(lasts.ps);
+    all_ += ps;
+    weighted_ += ps * ps / std::max(1, cost.kernels);
+  }
+  Duration mean() const { return {all_ > 0 ? static_cast<std::int64_t>(weighted_ / all_) : 0}; }
+
+ private:
+  double all_ = 0;
+  double weighted_ = 0;
+};
+
 StepTimes described_times(const Workload& as_written, const Profile& p, Level level) {
   std::optional<Workload> generated;
   if (as_written.compile != Compile::None) generated = compiled(as_written);
@@ -191,11 +207,14 @@ StepTimes described_times(const Workload& as_written, const Profile& p, Level le
     t.products = times.products;
   }
   t.layers.resize(w.layers.size());
+  RunningKernel running;
   for (std::size_t i = 0; i < w.layers.size(); ++i) {
     const Layer& l = w.layers[i];
     LayerDurations& d = t.layers[i];
     d.forward = measured[i] ? measured[i]->forward : layer_time(w, p, level, l, l.forward, 1);
     d.host_forward = calls.of(l, false);
+    for (int pass = w.checkpointing == Checkpointing::None ? 1 : 2; pass > 0; --pass)
+      running.add(d.forward, l.forward);
     t.forward += d.forward;
     h.forward += d.host_forward;
   }
@@ -207,6 +226,7 @@ StepTimes described_times(const Workload& as_written, const Profile& p, Level le
     LayerDurations& d = t.layers[i];
     d.backward = measured[i] ? measured[i]->backward : layer_time(w, p, level, l, l.backward, 2);
     d.host_backward = calls.of(l, true);
+    running.add(d.backward, l.backward);
     if (!again.empty()) {
       d.backward += again[i].forward;
       d.host_backward += again[i].host_forward;
@@ -220,7 +240,10 @@ StepTimes described_times(const Workload& as_written, const Profile& p, Level le
     std::fill(t.ready.begin(), t.ready.end(), t.backward);
     std::fill(h.ready.begin(), h.ready.end(), h.backward);
   }
-  if (p.kind == DeviceKind::Gpu) t.host = std::move(h);
+  if (p.kind == DeviceKind::Gpu) {
+    t.host = std::move(h);
+    t.kernel = running.mean();
+  }
   update_times(w, p, level, t);
   return t;
 }

@@ -55,6 +55,10 @@ constexpr OpWord kHorovodOptimizerWords[] = {kCompressTensor,   kRequest,     kS
                                              kDecompressTensor, kAdasumStart, kAdasumStep,
                                              kAdasumDelta,      kAdasumApply, kReducedOnDevice};
 
+// Its streams have the highest priority (ops/gpu_operations.cc): NCCL's kernel waits for thread
+// blocks of the one that runs, not for all of it. Between next to nothing and the whole kernel.
+constexpr double kBlockOfKernel = 0.5;
+
 constexpr int kBatchedCopies = 160;    // cuda_kernels.h BATCHED_D2D_CAPACITY
 constexpr std::int64_t kPadding = 16;  // BATCHED_D2D_PADDING
 
@@ -73,6 +77,7 @@ class HorovodLowering {
     program_.activations_known = memory_.known();
     of(program_.resident, Holds::Buckets) = knobs().fusion_threshold;
     program_.worker_threads = 1;
+    program_.kernel = scale(program_.kernel, kBlockOfKernel);
     if (knobs().adasum) of(program_.resident, Holds::Parameters) *= 2;  // _starting_models
     if (gpu()) program_.streams = {"fusion"};
     for (std::int64_t k = 1; gpu() && k < knobs().num_nccl_streams; ++k)

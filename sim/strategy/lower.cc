@@ -24,6 +24,7 @@ Program empty_program(const TimedWorkload& timed, const Plan& plan) {
         std::min(1.0, static_cast<double>(timed.times.core.ps) / static_cast<double>(step.ps));
   p.at_once = timed.times.at_once;
   p.products = timed.times.products;
+  p.kernel = timed.times.kernel;
   p.tensor_names.reserve(w.tensors.size());
   p.tensor_bytes.reserve(w.tensors.size());
   for (const Tensor& t : w.tensors) {

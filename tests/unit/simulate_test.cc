@@ -168,6 +168,59 @@ TEST(Interference, WhatMemoryDecidesHasAShareOfItsOwn) {
             1.1 * static_cast<double>(free.summary.ddp.ps));
 }
 
+// A kernel of 2 ms runs at any moment: of four ranks the last one's collective begins after 4/5 of
+// it on average, where something computes; the last bucket finds nothing that does.
+TEST(Interference, ACollectiveWaitsForTheKernelsThatRun) {
+  Asked a(layered(8, 4'000'000, kMillisecond * 5, kMillisecond * 10, DeviceKind::Gpu), 4,
+          Bandwidth{400'000'000'000}, DeviceKind::Gpu);
+  a.s.plan.bucket_cap_mb = 1;
+  const predict::Prediction at_once = a.ask();
+  a.w.times.kernel = kMillisecond * 2;
+  const predict::Prediction waits = a.ask();
+  auto later = [&](int k) {
+    const std::string op = "allreduce/bucket." + std::to_string(k);
+    return static_cast<double>((span(waits, op).begin - span(at_once, op).begin).ps);
+  };
+  for (int k = 0; k < 7; ++k) EXPECT_NEAR(later(k) / 1e9, 2 * 4 / 5.0, 0.07) << k;
+  EXPECT_NEAR(later(7) / 1e9, 0, 0.07);
+}
+
+// The mean rank's kernel begins after half of it, and holds its share until the last one has begun.
+TEST(Interference, ACollectiveHoldsWhileOthersWaitForTheirKernels) {
+  Asked a(layered(8, 4'000'000, kMillisecond * 5, kMillisecond * 10, DeviceKind::Gpu), 4,
+          Bandwidth{400'000'000'000}, DeviceKind::Gpu);
+  a.s.plan.bucket_cap_mb = 1;
+  a.p.sm_hold = {0.2, 0.2, 0.2};
+  const predict::Prediction at_once = a.ask();
+  a.w.times.kernel = kMillisecond * 2;
+  const double more =
+      static_cast<double>((a.ask().summary.backward - at_once.summary.backward).ps) / 1e9;
+  // Seven times (4/5 - 1/2) of 2 ms, 0.2 of it held; kernels, too, last 1/0.8 as long then.
+  EXPECT_NEAR(more, 7 * 0.6 / 0.8 * 0.2, 0.03);
+}
+
+TEST(Interference, AKernelIsAsLongAsItsLayersSay) {
+  const Workload w = test::workload("resnet50");
+  const Profile p = test::profile("v100-sxm2.datasheet");
+  const StepTimes t = predict::step_times(w, p, Level::Mid);
+  double all = 0, weighted = 0, longest = 0;
+  for (std::size_t i = 0; i < w.layers.size(); ++i)
+    for (auto [d, k] : {std::pair{t.layers[i].forward, w.layers[i].forward.kernels},
+                        std::pair{t.layers[i].backward, w.layers[i].backward.kernels}}) {
+      const auto ps = static_cast<double>(d.ps);
+      all += ps;
+      weighted += ps * ps / std::max(1, k);
+      longest = std::max(longest, ps);
+    }
+  EXPECT_NEAR(static_cast<double>(t.kernel.ps), weighted / all, 1);
+  EXPECT_LT(static_cast<double>(t.kernel.ps), longest);
+  EXPECT_EQ(predict::step_times(layered(2, 400, kMillisecond, kMillisecond, DeviceKind::Gpu),
+                                ideal_profile(kMicrosecond, DeviceKind::Gpu), Level::Mid)
+                .kernel.ps,
+            0)
+      << "a capture does not say";
+}
+
 TEST(Interference, OneRankHoldsNothing) {
   Asked a(layered(8, 40'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 1,
           Bandwidth{10'000'000'000}, DeviceKind::Gpu);

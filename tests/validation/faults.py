@@ -28,6 +28,7 @@ MECHANISMS = [
     "calls",
     "loop",
     "host_memory",
+    "kernel_wait",
     "power",
 ]
 # Noticed by published steps, which several GPUs made.
