@@ -116,8 +116,8 @@ struct StepTimes {
   std::optional<HostTimes> host;
   double products = 1;  // of the device's time, what products, convolutions and attention take; 1 =
                         // not known
-  // Of forward and backward, at a random moment: how long the kernel that runs then lasts in all,
-  // on average; a layer's kernels of a direction are taken as alike. 0 = not known (captured).
+  // Half of forward and backward is spent in kernels that last at least so long; a layer's kernels
+  // of a direction are taken as alike. 0 = not known (captured).
   Duration kernel;
   double clock = 1;  // share of the device's clock that its power limit leaves (predict/power.h)
   std::vector<LayerDurations> layers;  // of Workload::layers; empty: only the whole is known

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "sim/predict/kernel_wait.h"
 #include "sim/predict/partition.h"
+#include "sim/predict/roofline.h"
 #include "sim/strategy/bucketing.h"
 #include "sim/strategy/ddp_options.h"
 #include "sim/strategy/knobs.h"
@@ -104,8 +106,13 @@ BestBuckets best_buckets(PlannedSteps& steps, const Plan& best_plan) {
   DType type = half ? DType::Float16 : w.tensors[order.front()].dtype;
   const collective::Communicator& comm =
       options.known->get(q, backend_of(best_plan, q.profile.kind));
+  const bool waits = comm.backend == Backend::Nccl;
+  const Duration wait =
+      waits
+          ? kernel_wait(step_times(w, q.profile, Level::Mid).kernel, comm.ranks(), Level::Mid).last
+          : Duration{};
   auto price = [&](std::int64_t bytes) {
-    return collective::all_reduce(comm, q.profile, Level::Mid, Bytes{bytes}, type).alone;
+    return wait + collective::all_reduce(comm, q.profile, Level::Mid, Bytes{bytes}, type).alone;
   };
   std::optional<BucketPrices> prices;
   Scenario s = q.scenario;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/predict/job_servers.h"
+#include "sim/predict/kernel_wait.h"
 
 namespace ddpsim::predict {
 
@@ -235,6 +236,8 @@ struct JobLanes : JobServers {
     const Op& op = s.ops[i];
     bool pooled = op.lane == Lane::Worker && !decides_;
     const Price& price = price_of(op);
+    const KernelWait wait = kernel_wait(program_, op.group, op.lane, comm_.ranks(), options_.level);
+    const bool waits = wait.last.ps > 0 && !device_[0].empty();
     std::vector<TaskId> arrive(classes_.size());
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       TaskId ready = graph_.add_fixed(collective::queued_launch(comm_, profile_));
@@ -242,7 +245,7 @@ struct JobLanes : JobServers {
       if (pooled && op.dep[0] == kNoOp) after_host(c, ready);
       placed[c][i].ready = ready;
       arrive[c] = pooled ? queue(c, ready) : streamed(c, op.lane, ready);
-      if (waits_for_kernels(op)) arrive[c] = after_kernels(op, c, arrive[c]);
+      if (waits) arrive[c] = after_kernels(wait, c, arrive[c]);
     }
     TaskId first = static_cast<TaskId>(graph_.size());
     bool by_message = options_.fidelity == Fidelity::Message;
@@ -251,7 +254,7 @@ struct JobLanes : JobServers {
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       Placed& p = placed[c][i];
       p.begin = by_message ? arrive[c] : first;
-      p.begin_offset = by_message && waits_for_kernels(op) ? -1 : 0;
+      p.begin_offset = by_message && waits ? -1 : 0;
       p.end = done[c];
       p.end_offset = -1;
       if (pooled) {
@@ -272,21 +275,10 @@ struct JobLanes : JobServers {
     }
   }
 
-  // NCCL's kernel finds the device full where another one runs, and begins when that one ends: at
-  // any of its moments, on each rank at another one. The mean rank begins after half of it, and
-  // holds its share of the device from then on; the last of n after n/(n + 1).
-  bool waits_for_kernels(const Op& op) const {
-    return kernel_.ps > 0 && !device_[0].empty() && comm_.backend == Backend::Nccl &&
-           op.lane != Lane::Compute && op.lane != Lane::Worker;
-  }
-  TaskId after_kernels(const Op& op, std::size_t c, TaskId ready) {
-    const int n = op.group == 0 ? comm_.ranks() : program_.groups[op.group - 1u].size;
-    const Duration half = scale(kernel_, 0.5);
-    return add_wait(c, scale(kernel_, n / (n + 1.0)) - half, add_wait(c, half, ready));
-  }
-  // None to twice of what is known in the mean.
-  static Duration kernel_at(Level level, Duration kernel) {
-    return level == Level::Mid ? kernel : level == Level::Low ? kernel * 2 : Duration{};
+  // The mean rank's kernel holds its share of the device from when it begins, until the last one's
+  // has begun, too.
+  TaskId after_kernels(const KernelWait& wait, std::size_t c, TaskId ready) {
+    return add_wait(c, wait.last - wait.mean, add_wait(c, wait.mean, ready));
   }
 
   // The host hands collectives to the workers in listed order: one that waits for no operation of
@@ -334,7 +326,6 @@ struct JobLanes : JobServers {
   std::vector<Duration> durations_;                // by operation, before the class's factor
   std::vector<Pooled> queued_;
   std::vector<Pooled> picked_;
-  const Duration kernel_ = kernel_at(options_.level, program_.kernel);
   const bool decides_ = program_.coordination.has_value();  // operations are decided meanwhile
 };
 

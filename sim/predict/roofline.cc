@@ -181,15 +181,21 @@ void update_times(const Workload& w, const Profile& p, Level level, StepTimes& t
 class RunningKernel {
  public:
   void add(Duration lasts, const LayerCost& cost) {
-    const auto ps = static_cast<double>(lasts.ps);
-    all_ += ps;
-    weighted_ += ps * ps / std::max(1, cost.kernels);
+    const int kernels = std::max(1, cost.kernels);
+    each_.push_back({lasts.ps / kernels, lasts.ps});
+    all_ += lasts.ps;
   }
-  Duration mean() const { return {all_ > 0 ? static_cast<std::int64_t>(weighted_ / all_) : 0}; }
+  Duration median() {
+    std::sort(each_.begin(), each_.end());
+    std::int64_t so_far = 0;
+    for (const auto& [kernel, lasts] : each_)
+      if ((so_far += lasts) * 2 >= all_) return {kernel};
+    return {};
+  }
 
  private:
-  double all_ = 0;
-  double weighted_ = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> each_;  // a kernel; all of its layer's
+  std::int64_t all_ = 0;
 };
 
 StepTimes described_times(const Workload& as_written, const Profile& p, Level level) {
@@ -242,7 +248,7 @@ StepTimes described_times(const Workload& as_written, const Profile& p, Level le
   }
   if (p.kind == DeviceKind::Gpu) {
     t.host = std::move(h);
-    t.kernel = running.mean();
+    t.kernel = running.median();
   }
   update_times(w, p, level, t);
   return t;

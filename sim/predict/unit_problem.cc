@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/model/wrapping.h"
+#include "sim/predict/kernel_wait.h"
 #include "sim/predict/played_step.h"
 #include "sim/strategy/fsdp.h"
 
@@ -109,11 +110,13 @@ std::optional<UnitProblem> unit_problem(const Question& q, const Options& option
   const Profile& profile = q.profile;
   auto price = [&](const Op* op) -> UnitPrice {
     if (!op) return [](std::int64_t) { return Duration{}; };
-    return [&job, &profile, group = op->group, operation = op->kind.operation,
+    const Duration wait =
+        kernel_wait(step.program(), op->group, op->lane, job.ranks(), Level::Mid).last;
+    return [&job, &profile, wait, group = op->group, operation = op->kind.operation,
             type = op->dtype](std::int64_t bytes) {
-      return collective::price(collective::of_group(job, group), profile, Level::Mid, operation,
-                               {bytes}, type)
-          .alone;
+      return wait + collective::price(collective::of_group(job, group), profile, Level::Mid,
+                                      operation, {bytes}, type)
+                        .alone;
     };
   };
   out.gather = price(reading.gather());

@@ -121,8 +121,8 @@ predict::Prediction predicted(const std::string& workload, const std::string& cl
 
 // One pack waits for the last gradient; several do not, and a step is shorter for it.
 TEST(Mirrored, OnePackOverlapsWithNothing) {
-  const auto one = predicted("bert-large", "hgx-h100", 1, tensorflow(System::Mirrored));
-  const auto some = predicted("bert-large", "hgx-h100", 1, tensorflow(System::Mirrored, 25 << 20));
+  const auto one = predicted("bert-large", "ovx-l40s", 1, tensorflow(System::Mirrored));
+  const auto some = predicted("bert-large", "ovx-l40s", 1, tensorflow(System::Mirrored, 25 << 20));
   EXPECT_LT(one.summary.overlap, 0.01);
   EXPECT_GT(some.summary.overlap, 0.5);
   EXPECT_LT(some.summary.step, one.summary.step);
