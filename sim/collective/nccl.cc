@@ -41,10 +41,11 @@ void price_steps(const Communicator& c, const Profile& p, Level level, Operation
 }  // namespace
 
 Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<int> devices,
-                                    const nccl::Settings& settings, int compute_capability) {
+                                    const nccl::Settings& settings, int compute_capability,
+                                    nccl::Searches* known) {
   if (devices.size() < 2) return make_communicator(fabric, std::move(devices), Backend::Nccl);
   Communicator c;
-  c.nccl = nccl::build(fabric, devices, settings, compute_capability);
+  c.nccl = nccl::build(fabric, devices, settings, compute_capability, nullptr, known);
   nccl::Wiring wiring = nccl::wiring(*c.nccl);
   c.fabric = &fabric;
   c.devices = std::move(devices);

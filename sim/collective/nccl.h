@@ -6,9 +6,10 @@
 namespace ddpsim::collective {
 
 // Its all-reduces and broadcasts are what NCCL chooses, at nccl::price_of. REQUIRES: as
-// nccl::build; the settings leave something to choose at every size.
+// nccl::build; the settings leave something to choose at every size. `known`: of nccl::search().
 Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<int> devices,
-                                    const nccl::Settings& settings, int compute_capability);
+                                    const nccl::Settings& settings, int compute_capability,
+                                    nccl::Searches* known = nullptr);
 // AllReduce, AllGather, ReduceScatter or Broadcast. REQUIRES: c.nccl.
 Price nccl_collective(const Communicator& c, const Profile& p, Level level, Operation op,
                       Bytes size);

@@ -460,14 +460,27 @@ double link_bandwidth(Wire wire, double raw, const Machine& m) {
   return raw;
 }
 
+std::optional<Graphs> NewestSearches::find(const SearchQuestion& q) {
+  for (const auto& [asked, found] : known_)
+    if (asked == q) return found;
+  return std::nullopt;
+}
+
+void NewestSearches::keep(const SearchQuestion& q, const Graphs& found) {
+  known_.emplace_front(q, found);
+  if (known_.size() > kMost) known_.pop_back();
+}
+
 Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet,
-              LastSearch* last) {
-  if (last && (last->nodes != nodes || last->collnet != collnet || last->machine != m ||
-               last->node != node))
-    *last = {node, nodes, m, collnet, find_all(node, nodes, m, collnet)};
-  Graphs out = last ? last->graphs : find_all(node, nodes, m, collnet);
-  for (ChannelGraph& g : out) g.latency_inter = latency_inter;
-  return out;
+              Searches* known) {
+  const SearchQuestion q{node, nodes > 1, m, collnet};
+  std::optional<Graphs> out = known ? known->find(q) : std::nullopt;
+  if (!out) {
+    out = find_all(node, nodes, m, collnet);
+    if (known) known->keep(q, *out);
+  }
+  for (ChannelGraph& g : *out) g.latency_inter = latency_inter;
+  return *out;
 }
 
 }  // namespace ddpsim::nccl

@@ -4,6 +4,9 @@
 // src/graph/topo.h; sim/MODEL.md section 7.
 #pragma once
 
+#include <deque>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "sim/nccl/tuning.h"
@@ -52,19 +55,35 @@ struct Machine {
 enum class Wire : std::uint8_t { Nvlink, C2c, Pcie, Upi, Nic };
 double link_bandwidth(Wire wire, double raw_gb_per_s, const Machine& m);
 
-// What was asked last, and found: communicators of alike hosts, one behind another, ask the same.
-struct LastSearch {
+// What a search is asked. Of several nodes any number has one answer.
+struct SearchQuestion {
   Node node;
-  int nodes = 0;
+  bool several = false;
   Machine machine;
   bool collnet = false;
-  Graphs graphs;
+  bool operator==(const SearchQuestion&) const = default;
+};
+// Answers that are asked for again: a search takes longer than most of what is asked of it.
+class Searches {
+ public:
+  virtual ~Searches() = default;
+  virtual std::optional<Graphs> find(const SearchQuestion& q) = 0;
+  virtual void keep(const SearchQuestion& q, const Graphs& found) = 0;
+};
+// The newest few; for one thread.
+class NewestSearches : public Searches {
+ public:
+  std::optional<Graphs> find(const SearchQuestion& q) override;
+  void keep(const SearchQuestion& q, const Graphs& found) override;
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  std::deque<std::pair<SearchQuestion, Graphs>> known_;
 };
 // Graphs of `nodes` such nodes. Rings always have a channel, and trees where there are two ranks:
 // one of 0.1 GB/s where nothing is found, as in NCCL. Channels 0: the algorithm has none.
-// `latency_inter`: of the network plugin. `last`: taken where it is of this question, else
-// replaced.
+// `latency_inter`: of the network plugin. `known`: asked first, and told.
 Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet,
-              LastSearch* last = nullptr);
+              Searches* known = nullptr);
 
 }  // namespace ddpsim::nccl

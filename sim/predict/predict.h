@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "sim/analysis/summarize.h"
 #include "sim/model/profile.h"
+#include "sim/nccl/search.h"
 #include "sim/predict/beside.h"
 #include "sim/predict/device_memory.h"
 #include "sim/predict/simulate.h"
@@ -31,10 +33,23 @@ struct Question {
 
 enum class Mechanism : std::uint8_t;  // mechanisms.h
 
+// NCCL's searches of several threads.
+class SharedSearches : public nccl::Searches {
+ public:
+  std::optional<nccl::Graphs> find(const nccl::SearchQuestion& q) override;
+  void keep(const nccl::SearchQuestion& q, const nccl::Graphs& found) override;
+
+ private:
+  std::mutex lock_;
+  nccl::NewestSearches newest_;
+};
+
 // Communicators that questions about one fabric and profile have in common: NCCL's search for
 // channels takes longer than a simulation.
 class Communicators {
  public:
+  // NCCL's searches are those of others, too, whose nodes are alike.
+  void share(std::shared_ptr<nccl::Searches> searches) { searches_ = std::move(searches); }
   // Stays where it is. May be called by several threads.
   const collective::Communicator& get(const Question& q, Backend backend);
   // With the communicators of the Program's groups.
@@ -52,6 +67,7 @@ class Communicators {
   collective::Communicator join(const Question& q, const Key& key, const RankGroups& groups,
                                 bool exchanges) const;
   std::mutex lock_;
+  std::shared_ptr<nccl::Searches> searches_;
   std::vector<nccl::Tuned> tuned_;
   std::map<Key, collective::Communicator> known_;
   std::map<std::pair<Key, std::vector<std::pair<int, int>>>, collective::Communicator> grouped_;

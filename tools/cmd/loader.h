@@ -84,6 +84,8 @@ class Loader {
   std::vector<std::string> hardware_order_;  // the oldest first
   std::size_t links_ = 0;                    // of all kept fabrics
   std::shared_ptr<const Asked> measured_work_;
+  const std::shared_ptr<predict::SharedSearches> searches_ =
+      std::make_shared<predict::SharedSearches>();
 };
 
 }  // namespace ddpsim::cli

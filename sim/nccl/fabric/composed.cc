@@ -69,10 +69,10 @@ bool add_stage(const Group& whole, const std::vector<Group>& groups, const Profi
 
 std::vector<Group> communicators(const Group& whole, const Groups& groups) {
   std::vector<Group> out;
-  LastSearch last;
+  NewestSearches searches;
   for (const std::vector<int>& devices : groups)
     out.push_back(make_group(*whole.fabric, devices, whole.settings,
-                             whole.system.compute_capability, nullptr, &last));
+                             whole.system.compute_capability, nullptr, &searches));
   return out;
 }
 

@@ -339,7 +339,7 @@ Problem check_nodes(const topology::Fabric& fabric, const std::vector<int>& devi
 }
 
 Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
-                 int compute_capability, const Graphs* found, LastSearch* last) {
+                 int compute_capability, const Graphs* found, Searches* known) {
   Group g;
   g.fabric = &fabric;
   g.devices = std::move(devices);
@@ -378,7 +378,7 @@ Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Setti
     s.graphs = search(
         node, s.nodes, machine,
         g.settings.version.has(Change::NetworkLatencyOfPlugin) ? facts.net_latency : Duration{},
-        s.collnet, last);
+        s.collnet, known);
   if (found && !nics.empty()) {  // which names NICs by their own numbers
     nics.resize(static_cast<std::size_t>(fabric.nics_per_host()));
     std::iota(nics.begin(), nics.end(), 0);
@@ -390,7 +390,8 @@ Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Setti
         *std::min_element(g.nodes.begin(), g.nodes.end(),
                           [](const auto& a, const auto& b) { return a.size() < b.size(); });
     std::vector<int> other_nics;
-    Graphs other = search(node_of(g, small, machine, other_nics), s.nodes, machine, {}, s.collnet);
+    Graphs other =
+        search(node_of(g, small, machine, other_nics), s.nodes, machine, {}, s.collnet, known);
     nics.clear();  // each GPU by its own NIC: the nodes' NICs do not correspond
     for (GraphId id : kAll<GraphId>) {
       ChannelGraph& a = s.graphs[id];

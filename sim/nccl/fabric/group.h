@@ -10,7 +10,7 @@
 
 namespace ddpsim::nccl {
 
-struct LastSearch;  // search.h
+class Searches;  // search.h
 
 // Channels that take the same way, as one.
 struct AlikeChannels {
@@ -85,8 +85,8 @@ struct Group {
   int ranks() const { return static_cast<int>(devices.size()); }
 };
 
-// As build() in nccl.h. `last`: of search().
+// As build() in nccl.h. `known`: of search().
 Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
-                 int compute_capability, const Graphs* found = nullptr, LastSearch* last = nullptr);
+                 int compute_capability, const Graphs* found = nullptr, Searches* known = nullptr);
 
 }  // namespace ddpsim::nccl

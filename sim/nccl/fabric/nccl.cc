@@ -18,9 +18,9 @@ OwnedGroup& OwnedGroup::operator=(OwnedGroup other) noexcept {
 OwnedGroup::~OwnedGroup() = default;
 
 OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
-                 int compute_capability, const Graphs* found) {
-  return OwnedGroup(
-      make_group(fabric, std::move(devices), std::move(settings), compute_capability, found));
+                 int compute_capability, const Graphs* found, Searches* known) {
+  return OwnedGroup(make_group(fabric, std::move(devices), std::move(settings), compute_capability,
+                               found, known));
 }
 
 void set_choice(Group& g, const Settings& settings) {

@@ -20,6 +20,8 @@
 
 namespace ddpsim::nccl {
 
+class Searches;  // search.h
+
 using topology::LinkLoad;
 
 // A communicator as NCCL builds it. What it holds is this room's own (group.h).
@@ -58,8 +60,9 @@ Problem check_peers(const topology::Fabric& fabric, const std::vector<int>& devi
 // fabric outlives
 // the result. `settings`: of the environment; `compute_capability`: of the GPUs. `found`: what
 // NCCL's own search found, instead of ddpsim's: GPUs by their place in a node, nodes of equal size.
+// `known`: of search().
 OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
-                 int compute_capability, const Graphs* found = nullptr);
+                 int compute_capability, const Graphs* found = nullptr, Searches* known = nullptr);
 // Other settings of what may be chosen. REQUIRES: the others are the same.
 void set_choice(Group& g, const Settings& settings);
 // What a tuner plugin says, instead of what one said before; none = no plugin.
