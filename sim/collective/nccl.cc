@@ -42,7 +42,7 @@ void price_steps(const Communicator& c, const Profile& p, Level level, Operation
 
 Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<int> devices,
                                     const nccl::Settings& settings, int compute_capability,
-                                    nccl::Searches* known) {
+                                    const nccl::Searches* known) {
   if (devices.size() < 2) return make_communicator(fabric, std::move(devices), Backend::Nccl);
   Communicator c;
   c.nccl = nccl::build(fabric, devices, settings, compute_capability, nullptr, known);

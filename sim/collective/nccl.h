@@ -9,7 +9,7 @@ namespace ddpsim::collective {
 // nccl::build; the settings leave something to choose at every size. `known`: of nccl::search().
 Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<int> devices,
                                     const nccl::Settings& settings, int compute_capability,
-                                    nccl::Searches* known = nullptr);
+                                    const nccl::Searches* known = nullptr);
 // AllReduce, AllGather, ReduceScatter or Broadcast. REQUIRES: c.nccl.
 Price nccl_collective(const Communicator& c, const Profile& p, Level level, Operation op,
                       Bytes size);

@@ -29,9 +29,9 @@ ProgramFile read_playable(const Json& j, const std::string& file, DeviceKind dev
 
 // What both readers of such a file know.
 inline const std::vector<const char*> kProgramKeys{
-    "schema",  "origin",      "name",           "device",  "backend", "ranks",      "rank",
-    "batch",   "micro_steps", "worker_threads", "streams", "servers", "core_share", "products",
-    "at_once", "tensors",     "init",           "steps",   "groups"};
+    "schema",    "origin",      "name",           "device",  "backend", "ranks",      "rank",
+    "batch",     "micro_steps", "worker_threads", "streams", "servers", "core_share", "products",
+    "kernel_ps", "at_once",     "tensors",        "init",    "steps",   "groups"};
 inline const std::vector<const char*> kOperationKeys{"lane",          "op",
                                                      "does",          "phase",
                                                      "operation",     "group",

@@ -460,7 +460,7 @@ double link_bandwidth(Wire wire, double raw, const Machine& m) {
   return raw;
 }
 
-std::optional<Graphs> NewestSearches::find(const SearchQuestion& q) {
+std::optional<Graphs> NewestSearches::find(const SearchQuestion& q) const {
   for (const auto& [asked, found] : known_)
     if (asked == q) return found;
   return std::nullopt;
@@ -472,7 +472,7 @@ void NewestSearches::keep(const SearchQuestion& q, const Graphs& found) {
 }
 
 Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet,
-              Searches* known) {
+              const Searches* known) {
   const SearchQuestion q{node, nodes > 1, m, collnet};
   std::optional<Graphs> out = known ? known->find(q) : std::nullopt;
   if (!out) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -64,17 +65,19 @@ struct SearchQuestion {
   bool operator==(const SearchQuestion&) const = default;
 };
 // Answers that are asked for again: a search takes longer than most of what is asked of it.
-class Searches {
- public:
-  virtual ~Searches() = default;
-  virtual std::optional<Graphs> find(const SearchQuestion& q) = 0;
-  virtual void keep(const SearchQuestion& q, const Graphs& found) = 0;
+struct Searches {
+  std::function<std::optional<Graphs>(const SearchQuestion&)> find;
+  std::function<void(const SearchQuestion&, const Graphs&)> keep;
 };
 // The newest few; for one thread.
-class NewestSearches : public Searches {
+class NewestSearches {
  public:
-  std::optional<Graphs> find(const SearchQuestion& q) override;
-  void keep(const SearchQuestion& q, const Graphs& found) override;
+  std::optional<Graphs> find(const SearchQuestion& q) const;
+  void keep(const SearchQuestion& q, const Graphs& found);
+  Searches view() {  // of what stays where it is
+    return {[this](const SearchQuestion& q) { return find(q); },
+            [this](const SearchQuestion& q, const Graphs& found) { keep(q, found); }};
+  }
 
  private:
   static constexpr std::size_t kMost = 64;
@@ -84,6 +87,6 @@ class NewestSearches : public Searches {
 // one of 0.1 GB/s where nothing is found, as in NCCL. Channels 0: the algorithm has none.
 // `latency_inter`: of the network plugin. `known`: asked first, and told.
 Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet,
-              Searches* known = nullptr);
+              const Searches* known = nullptr);
 
 }  // namespace ddpsim::nccl

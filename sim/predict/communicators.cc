@@ -174,16 +174,6 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   return {};
 }
 
-std::optional<nccl::Graphs> SharedSearches::find(const nccl::SearchQuestion& q) {
-  std::lock_guard guard(lock_);
-  return newest_.find(q);
-}
-
-void SharedSearches::keep(const nccl::SearchQuestion& q, const nccl::Graphs& found) {
-  std::lock_guard guard(lock_);
-  newest_.keep(q, found);
-}
-
 collective::Communicator Communicators::make(const Question& q, const Key& key,
                                              std::vector<int> devices) const {
   const Backend backend = std::get<1>(key);
@@ -191,7 +181,7 @@ collective::Communicator Communicators::make(const Question& q, const Key& key,
     nccl::Settings settings = nccl_settings(q.scenario.plan).settings;
     settings.tuned = tuned_;
     return collective::make_nccl_communicator(q.fabric, std::move(devices), settings,
-                                              q.profile.compute.capability, searches_.get());
+                                              q.profile.compute.capability, searches_);
   }
   const bool sockets = backend == Backend::Gloo && q.profile.kind == DeviceKind::Gpu;
   collective::Communicator c = collective::make_communicator(q.fabric, std::move(devices), backend,

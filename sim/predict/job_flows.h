@@ -10,6 +10,7 @@
 
 #include "sim/collective/sockets.h"
 #include "sim/nccl/fabric/messages.h"
+#include "sim/predict/kernel_wait.h"
 #include "sim/predict/load_demands.h"
 #include "sim/predict/prices.h"
 #include "sim/predict/roofline.h"
@@ -103,6 +104,12 @@ struct JobFlows {
     TaskId t = graph_.add_task({}, kBehindComputation * ps, wait_flow(c));
     graph_.add_edge(after, t);
     return t;
+  }
+
+  // The mean rank's kernel holds its share of the device from when it begins, until the last one's
+  // has begun, too.
+  TaskId after_kernels(const KernelWait& wait, std::size_t c, TaskId ready) {
+    return add_wait(c, wait.last - wait.mean, add_wait(c, wait.mean, ready));
   }
 
   // What a collective takes of computation (0) and of what memory decides (1).

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "sim/predict/job_servers.h"
-#include "sim/predict/kernel_wait.h"
 
 namespace ddpsim::predict {
 
@@ -273,12 +272,6 @@ struct JobLanes : JobServers {
       else
         for (TaskId t : done) graph_.notify(t);
     }
-  }
-
-  // The mean rank's kernel holds its share of the device from when it begins, until the last one's
-  // has begun, too.
-  TaskId after_kernels(const KernelWait& wait, std::size_t c, TaskId ready) {
-    return add_wait(c, wait.last - wait.mean, add_wait(c, wait.mean, ready));
   }
 
   // The host hands collectives to the workers in listed order: one that waits for no operation of

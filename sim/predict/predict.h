@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -33,23 +32,30 @@ struct Question {
 
 enum class Mechanism : std::uint8_t;  // mechanisms.h
 
-// NCCL's searches of several threads.
-class SharedSearches : public nccl::Searches {
+// NCCL's searches of several threads. Stays where it is.
+class SharedSearches {
  public:
-  std::optional<nccl::Graphs> find(const nccl::SearchQuestion& q) override;
-  void keep(const nccl::SearchQuestion& q, const nccl::Graphs& found) override;
+  const nccl::Searches& view() const { return view_; }
 
  private:
   std::mutex lock_;
   nccl::NewestSearches newest_;
+  const nccl::Searches view_{[this](const nccl::SearchQuestion& q) {
+                               std::lock_guard guard(lock_);
+                               return newest_.find(q);
+                             },
+                             [this](const nccl::SearchQuestion& q, const nccl::Graphs& found) {
+                               std::lock_guard guard(lock_);
+                               newest_.keep(q, found);
+                             }};
 };
 
 // Communicators that questions about one fabric and profile have in common: NCCL's search for
 // channels takes longer than a simulation.
 class Communicators {
  public:
-  // NCCL's searches are those of others, too, whose nodes are alike.
-  void share(std::shared_ptr<nccl::Searches> searches) { searches_ = std::move(searches); }
+  // NCCL's searches are those of others, too, whose nodes are alike. They outlive this.
+  void share(const nccl::Searches& searches) { searches_ = &searches; }
   // Stays where it is. May be called by several threads.
   const collective::Communicator& get(const Question& q, Backend backend);
   // With the communicators of the Program's groups.
@@ -67,7 +73,7 @@ class Communicators {
   collective::Communicator join(const Question& q, const Key& key, const RankGroups& groups,
                                 bool exchanges) const;
   std::mutex lock_;
-  std::shared_ptr<nccl::Searches> searches_;
+  const nccl::Searches* searches_ = nullptr;
   std::vector<nccl::Tuned> tuned_;
   std::map<Key, collective::Communicator> known_;
   std::map<std::pair<Key, std::vector<std::pair<int, int>>>, collective::Communicator> grouped_;

@@ -260,7 +260,8 @@ std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
   }
   // Two threads may make the same one; the first to finish is kept.
   auto out = std::make_shared<HardwarePart>();
-  out->communicators.share(searches_);
+  out->searches = searches_;
+  out->communicators.share(searches_->view());
   Named c = inline_cluster ? Named{place.parsed.cluster_document, place.file + "#/cluster"}
                            : place.open(home_, folder_, "cluster", "topologies", flags.cluster,
                                         place.parsed.cluster);

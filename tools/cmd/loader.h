@@ -23,6 +23,7 @@ struct HardwarePart {
   std::string file;  // the cluster's
   io::Json document;
   io::Json profile_document;
+  std::shared_ptr<const predict::SharedSearches> searches;  // the loader's
   mutable predict::Communicators communicators;
 };
 
@@ -84,7 +85,7 @@ class Loader {
   std::vector<std::string> hardware_order_;  // the oldest first
   std::size_t links_ = 0;                    // of all kept fabrics
   std::shared_ptr<const Asked> measured_work_;
-  const std::shared_ptr<predict::SharedSearches> searches_ =
+  const std::shared_ptr<const predict::SharedSearches> searches_ =
       std::make_shared<predict::SharedSearches>();
 };
 

@@ -69,7 +69,8 @@ bool add_stage(const Group& whole, const std::vector<Group>& groups, const Profi
 
 std::vector<Group> communicators(const Group& whole, const Groups& groups) {
   std::vector<Group> out;
-  NewestSearches searches;
+  NewestSearches newest;
+  const Searches searches = newest.view();
   for (const std::vector<int>& devices : groups)
     out.push_back(make_group(*whole.fabric, devices, whole.settings,
                              whole.system.compute_capability, nullptr, &searches));

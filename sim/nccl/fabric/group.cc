@@ -339,7 +339,7 @@ Problem check_nodes(const topology::Fabric& fabric, const std::vector<int>& devi
 }
 
 Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
-                 int compute_capability, const Graphs* found, Searches* known) {
+                 int compute_capability, const Graphs* found, const Searches* known) {
   Group g;
   g.fabric = &fabric;
   g.devices = std::move(devices);

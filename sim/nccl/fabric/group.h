@@ -10,7 +10,7 @@
 
 namespace ddpsim::nccl {
 
-class Searches;  // search.h
+struct Searches;  // search.h
 
 // Channels that take the same way, as one.
 struct AlikeChannels {
@@ -87,6 +87,7 @@ struct Group {
 
 // As build() in nccl.h. `known`: of search().
 Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
-                 int compute_capability, const Graphs* found = nullptr, Searches* known = nullptr);
+                 int compute_capability, const Graphs* found = nullptr,
+                 const Searches* known = nullptr);
 
 }  // namespace ddpsim::nccl

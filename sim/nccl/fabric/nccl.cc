@@ -18,7 +18,7 @@ OwnedGroup& OwnedGroup::operator=(OwnedGroup other) noexcept {
 OwnedGroup::~OwnedGroup() = default;
 
 OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
-                 int compute_capability, const Graphs* found, Searches* known) {
+                 int compute_capability, const Graphs* found, const Searches* known) {
   return OwnedGroup(make_group(fabric, std::move(devices), std::move(settings), compute_capability,
                                found, known));
 }

@@ -20,7 +20,7 @@
 
 namespace ddpsim::nccl {
 
-class Searches;  // search.h
+struct Searches;  // search.h
 
 using topology::LinkLoad;
 
@@ -62,7 +62,8 @@ Problem check_peers(const topology::Fabric& fabric, const std::vector<int>& devi
 // NCCL's own search found, instead of ddpsim's: GPUs by their place in a node, nodes of equal size.
 // `known`: of search().
 OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
-                 int compute_capability, const Graphs* found = nullptr, Searches* known = nullptr);
+                 int compute_capability, const Graphs* found = nullptr,
+                 const Searches* known = nullptr);
 // Other settings of what may be chosen. REQUIRES: the others are the same.
 void set_choice(Group& g, const Settings& settings);
 // What a tuner plugin says, instead of what one said before; none = no plugin.
