@@ -60,7 +60,8 @@ struct JobFlows {
     }
     double hold = at(profile_.sm_hold, options_.level);
     if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 &&
-        (hold > 0 || profile_.memory_hold || program_.kernel.ps > 0))
+        (hold > 0 || profile_.memory_hold ||
+         (comm_.backend == Backend::Nccl && program_.kernel.ps > 0)))
       make_device_resources(hold);
   }
 
