@@ -42,7 +42,10 @@ void read_job(const Reader& r, ProgramHead& head) {
     if (!(program.products >= 0 && program.products <= 1))
       r.at("products").fail("expected a share from 0 to 1");
   }
-  if (r.has("kernel_ps")) program.kernel = r.at("kernel_ps").duration();
+  if (r.has("kernel_ps")) {
+    program.kernel = {r.at("kernel_ps").integer()};
+    if (program.kernel.ps < 0) r.at("kernel_ps").fail("expected picoseconds, at least 0");
+  }
   if (r.has("rank")) head.rank = r.at("rank").small(0, (1 << 20) - 1);
   program.groups = read_groups(r, head.file.ranks);
   if (r.has("servers")) {

@@ -21,7 +21,8 @@ TEST(ZeroCommand, AnswersInItsOwnWords) {
                 {"all-reduce of bucket 0 (", "all-gather of weights (", "allreduce/bucket.0"});
   expect_answer({"explain", "--workload", "gpt2-small", "--cluster", "dgx-h100", "--set",
                  "cluster.hosts=2", "--plan", "fsdp", "--set", "sharding_strategy=hybrid_shard"},
-                {"all-gather of root (", "reduce-scatter of root (", " to all-reduce of root ("});
+                {"all-gathers one after another, root (", "reduce-scatter of root (",
+                 " to all-reduce of root ("});
   expect_answer(about_plan("zero2", "tune", {}), {"overlap_comm", "reduce_bucket_size", "ZeRO-2"});
   expect_answer(about_plan("zero", "sweep", {"--axis", "stage=1,2,3", "--format", "csv"}),
                 {"0,1,", "2,3,"});

@@ -115,17 +115,22 @@ export function reason(rows, row, i) {
   const op = row.run.ops[row.op[i]];
   const ready = row.begin[i] - row.wait[i];
   if (row.wait[i] > 0) {
+    // A collective on a stream of the device begins when the kernel that runs there ends.
+    const streamed = op.category === "communication" && row.lane !== "worker";
     const before = rows
       .filter((r) => r.actor === row.actor && r.lane === row.lane)
       .flatMap((r) => {
         const k = after(r.end, row.begin[i]) - 1;
-        return k >= 0 && r.end[k] === row.begin[i] && r.end[k] > ready
-          ? [r.run.ops[r.op[k]].name]
+        return k >= 0 && (streamed || r.end[k] === row.begin[i]) && r.end[k] > ready
+          ? [{ name: r.run.ops[r.op[k]].name, end: r.end[k] }]
           : [];
       });
-    if (before.length > 0) return `waited for ${before[0]}, which was on the ${row.lane} lane`;
+    if (before.length > 0) {
+      const then = before[0].end < row.begin[i] ? ", then for the kernel that ran" : "";
+      return `waited for ${before[0].name}, which was on the ${row.lane} lane${then}`;
+    }
     return op.category === "communication"
-      ? "waited for its launch, a free worker or the last rank"
+      ? "waited for its launch, the kernel that ran, a free worker or the last rank"
       : "waited for its lane";
   }
   const causes = endedAt(rows, row.actor, ready, op.name);
