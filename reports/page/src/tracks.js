@@ -115,7 +115,8 @@ export function reason(rows, row, i) {
   const op = row.run.ops[row.op[i]];
   const ready = row.begin[i] - row.wait[i];
   if (row.wait[i] > 0) {
-    // A collective on a stream of the device begins when the kernel that runs there ends.
+    // A collective on a stream of the device may begin later than the one before it ended: the times
+    // do not say which of three things it waited for then.
     const streamed = op.category === "communication" && row.lane !== "worker";
     const before = rows
       .filter((r) => r.actor === row.actor && r.lane === row.lane)
@@ -126,7 +127,10 @@ export function reason(rows, row, i) {
           : [];
       });
     if (before.length > 0) {
-      const then = before[0].end < row.begin[i] ? ", then for the kernel that ran" : "";
+      const then =
+        before[0].end < row.begin[i]
+          ? ", then for its launch, the kernel that ran or the last rank"
+          : "";
       return `waited for ${before[0].name}, which was on the ${row.lane} lane${then}`;
     }
     return op.category === "communication"
