@@ -32,6 +32,7 @@ struct ChannelGraph {
       order;  // of each channel, GPUs by device number, in order; NVLS: its head
   std::vector<std::array<int, 2>>
       nics;  // of each channel, NIC in and NIC out, -1 = none; empty: no channel has any
+  bool operator==(const ChannelGraph&) const = default;
 };
 
 using Graphs = By<GraphId, ChannelGraph>;

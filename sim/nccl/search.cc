@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 
 #include "sim/nccl/nth.h"
 #include "sim/nccl/walk.h"
@@ -108,19 +109,47 @@ bool two_domains(const Node& node) {
 // channel and different ones, simpler trees, ways between GPUs and to NICs from the nearest on,
 // rings that cross. The first that is found stays unless a later one carries more in all. Then fast
 // channels are split, and what is found is tried with more speed.
+//
+// What NCCL finds, in less time: a look that can find nothing better is left out, and one that was
+// made before is not made again (it finds nothing, and uses as many tries). Whether NCCL runs out
+// of tries is then known within bounds only. While it may have, nothing but hopeless looks may
+// follow, which change nothing; where another one would, all is done again as NCCL does it.
 class Finder {
  public:
-  Finder(const Node& node, const Machine& machine, const Reach& reach, bool network)
+  Finder(const Node& node, const Machine& machine, const Reach& reach, bool network, bool in_full)
       : node_(node),
         machine_(machine),
         reach_(reach),
         network_(network),
+        in_full_(in_full),
         speeds_(speeds(machine, !network)),
         walk_(node, machine, reach, network) {
     find_limits();
   }
 
   Channels find(Shape shape, int least, int most) {
+    all_ = in_full_;
+    find_once(shape, least, most);
+    if (!in_doubt_) return best_;
+    all_ = true;
+    find_once(shape, least, most);
+    return best_;
+  }
+
+ private:
+  static constexpr int kTries = 1 << 14;
+  static constexpr int kTriesOfTheSame = 1 << 8;
+  static constexpr std::int64_t kTriesInAll = 1 << 19;
+
+  // A look that left `best_` as it was, and the tries that it left.
+  struct Vain {
+    Channels wanted;
+    int tries = 0;
+  };
+
+  void find_once(Shape shape, int least, int most) {
+    may_be_over_ = in_doubt_ = false;
+    vain_.clear();
     asked_ = node_.gpus == 1 && shape == Shape::Balanced ? Shape::Plain : shape;
     best_ = Channels{};
     best_.shape = asked_;
@@ -141,14 +170,9 @@ class Finder {
     now_.intra = now_.inter = speeds_[at_];
     slower();
     duplicate();
-    faster();
-    return best_;
+    vain_.clear();
+    if (!in_doubt_) faster();
   }
-
- private:
-  static constexpr int kTries = 1 << 14;
-  static constexpr int kTriesOfTheSame = 1 << 8;
-  static constexpr std::int64_t kTriesInAll = 1 << 19;
 
   // The nearest and the farthest way between GPUs, and to NICs: since 2.25 nothing else is tried.
   // What leaves by another GPU is as far as that; the way back may be farther, and then trees of
@@ -183,19 +207,56 @@ class Finder {
     }
   }
 
+  // Tries that are left; of what was left out: none (was_cut_).
   int look() {
     int tries = now_.same ? kTriesOfTheSame : kTries;
     left_ -= tries;
+    most_left_ -= tries;
+    was_cut_ = false;
     // Of a very large node channels are long: no deeper than this.
     constexpr int kMostGpus = 72;
     if (node_.gpus > kMostGpus) tries = std::min(tries, 1 << 12);
-    return walk_.look(now_, best_, tries);
+    if (all_) return walk_.look(now_, best_, tries);
+    if (walk_.hopeless(now_, best_)) {
+      was_cut_ = true;
+      return 0;
+    }
+    if (may_be_over_) {
+      in_doubt_ = true;
+      return Walk::kPerfect;
+    }
+    Channels wanted = now_;
+    wanted.far_intra = nearest_alike(node_.gpu_path, now_.far_intra);
+    wanted.far_inter = std::max(nearest_alike(node_.nic_path, now_.far_inter),
+                                nearest_alike(node_.nic_back_path, now_.far_inter));
+    for (const Vain& v : vain_)
+      if (asks_the_same(v.wanted, wanted)) return v.tries;
+    int left = walk_.look(now_, best_, tries, false);
+    was_cut_ = walk_.was_cut();
+    if (walk_.found())
+      vain_.clear();
+    else if (!was_cut_)
+      vain_.push_back({std::move(wanted), left});
+    return left;
+  }
+
+  // The farthest of these types that `far` lets through.
+  static PathType nearest_alike(const std::vector<PathType>& types, PathType far) {
+    PathType out{};
+    for (PathType t : types)
+      if (t <= far) out = std::max(out, t);
+    return out;
+  }
+  static bool asks_the_same(const Channels& a, const Channels& b) {
+    return a.shape == b.shape && a.cross == b.cross && a.same == b.same && a.intra == b.intra &&
+           a.inter == b.inter && a.far_intra == b.far_intra && a.far_inter == b.far_inter &&
+           a.least == b.least && a.most == b.most;
   }
 
   bool all_is_taken() const { return best_.count * best_.inter >= reach_.total() - kSlack; }
 
   void slower() {
-    left_ = kTriesInAll;
+    left_ = most_left_ = kTriesInAll;
     while (true) {
       int tries = look();
       if (tries == Walk::kPerfect || all_is_taken()) return;
@@ -206,7 +267,9 @@ class Finder {
       }
       now_.same = true;
       left_ += tries;
-      if (left_ < 0 && best_.count > 0) return;
+      most_left_ += was_cut_ ? kTries : tries;
+      if (most_left_ < 0 && best_.count > 0) return;
+      may_be_over_ = may_be_over_ || (left_ < 0 && best_.count > 0);
       if (!next_limits()) return;
     }
   }
@@ -268,6 +331,7 @@ class Finder {
     now_ = best_;
     now_.intra = now_.inter = speeds_[at_];
     now_.least = best_.count;
+    may_be_over_ = false;
     int tries = Walk::kPerfect;
     while (tries != 0 && at_ > 0) {
       if (best_.shape == Shape::Ring)
@@ -277,6 +341,10 @@ class Finder {
       else
         return;
       tries = look();
+      if (was_cut_) {
+        may_be_over_ = true;
+        tries = kTries;
+      }
     }
   }
 
@@ -284,6 +352,7 @@ class Finder {
   const Machine& machine_;
   const Reach& reach_;
   bool network_;
+  bool in_full_;
   std::vector<double> speeds_;
   Walk walk_;
   PathType near_intra_ = PathType::Loc;
@@ -291,8 +360,14 @@ class Finder {
   PathType far_intra_ = PathType::Loc;
   PathType far_inter_ = PathType::Loc;
   Shape asked_ = Shape::Ring;
-  std::size_t at_ = 0;  // speed
-  std::int64_t left_ = 0;
+  std::size_t at_ = 0;          // speed
+  std::int64_t left_ = 0;       // tries; at least
+  std::int64_t most_left_ = 0;  // at most
+  bool all_ = false;            // as NCCL does it, step by step
+  bool was_cut_ = false;
+  bool may_be_over_ = false;  // NCCL may have ended before
+  bool in_doubt_ = false;
+  std::vector<Vain> vain_;
   Channels now_;
   Channels best_;
 };
@@ -321,14 +396,14 @@ ChannelGraph graph_of(const Channels& c, const Node& node, bool network) {
 // NVLS: a channel for each GPU that is a head: on one node all, or at most 32; of several
 // nodes the GPUs nearest to the NICs. A GPU's link carries what it gives to every head, and a
 // head's once more.
-ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
+ChannelGraph nvls(const Node& node, bool several, const Machine& m) {
   ChannelGraph g;
-  auto tried = speeds(m, nodes == 1);
+  auto tried = speeds(m, !several);
   auto arity = static_cast<std::size_t>(
       m.version.has(Change::NvlsOfAtMost32Heads) ? std::min(32, node.gpus) : node.gpus);
   // Each with its NIC, -1 = none.
   std::vector<std::array<int, 2>> heads;
-  for (int nic = 0; nic < node.nics && nodes > 1; ++nic) {
+  for (int nic = 0; nic < node.nics && several; ++nic) {
     PathType nearest = PathType::Dis;
     for (int gpu = 0; gpu < node.gpus; ++gpu)
       nearest = std::min(nearest, node.nic_back_path[node.at(gpu, nic)]);
@@ -341,12 +416,12 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
       break;
     }
   }
-  if (nodes == 1)
+  if (!several)
     for (int gpu = 0; gpu < node.gpus; ++gpu) heads.push_back({gpu, -1});
   if (heads.size() > arity) heads.resize(arity);
   // How many of them their NICs and the ways to these carry, in and out.
   auto carried = [&](double speed) {
-    if (nodes == 1) return heads.size();
+    if (!several) return heads.size();
     Capacity left(node, m);
     std::size_t count = 0;
     for (auto [gpu, nic] : heads) {
@@ -361,7 +436,7 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
     if (at > 0 && speed <= 0.49 * at) break;
     auto fit = static_cast<std::size_t>(std::max(0.0, (node.nvlink_per_gpu + kSlack) / speed - 1));
     std::size_t count = std::min(carried(speed), fit);
-    if (nodes == 1 && count < heads.size()) continue;
+    if (!several && count < heads.size()) continue;
     if (count > most ||
         static_cast<double>(count) * speed > static_cast<double>(most) * at + kSlack) {
       most = count;
@@ -370,7 +445,7 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
     if (most == arity) break;
   }
   // Beyond the list's slowest: what the links give.
-  if (most == 0 && nodes == 1) {
+  if (most == 0 && !several) {
     most = heads.size();
     at = node.nvlink_per_gpu / static_cast<double>(heads.size() + 1);
   }
@@ -389,14 +464,16 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
   return g;
 }
 
-Graphs find_all(const Node& node, int nodes, const Machine& m, bool collnet) {
+Graphs find_all(const SearchQuestion& q, bool in_full = false) {
+  const Node& node = q.node;
+  const Machine& m = q.machine;
   int cc = m.compute_capability;
   Graphs out;
   ChannelGraph& ring = out[GraphId::Ring];
   ChannelGraph& tree = out[GraphId::Tree];
-  bool network = nodes > 1;
+  bool network = q.several;
   Reach reach(node);
-  Finder finder(node, m, reach, network);
+  Finder finder(node, m, reach, network, in_full);
   int found = 0;
   if (node.gpus > 1 || network) {
     int least = m.version.has(Change::TwoRingsOfTwoDomains) && two_domains(node) ? 2 : 1;
@@ -412,10 +489,10 @@ Graphs find_all(const Node& node, int nodes, const Machine& m, bool collnet) {
   }
   bool fell_back = ring.bw_intra <= kFallbackBandwidth;
   if (node.nvswitch && cc >= 90 && node.gpus > 1) {
-    out[GraphId::Nvls] = nvls(node, nodes, m);
+    out[GraphId::Nvls] = nvls(node, network, m);
     out[GraphId::Nvls].type_inter = ring.type_inter;
   }
-  if (collnet && nodes > 1 && !fell_back) {
+  if (q.collnet && q.several && !fell_back) {
     out[GraphId::CollnetChain] = graph_of(finder.find(Shape::Plain, found, found), node, network);
     out[GraphId::CollnetDirect] = ring;
     out[GraphId::CollnetDirect].pattern = Pattern::CollnetDirect;
@@ -476,11 +553,15 @@ Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_in
   const SearchQuestion q{node, nodes > 1, m, collnet};
   std::optional<Graphs> out = known ? known->find(q) : std::nullopt;
   if (!out) {
-    out = find_all(node, nodes, m, collnet);
+    out = find_all(q);
     if (known) known->keep(q, *out);
   }
   for (ChannelGraph& g : *out) g.latency_inter = latency_inter;
   return *out;
+}
+
+Graphs search_in_full(const SearchQuestion& q) {
+  return find_all(q, true);
 }
 
 }  // namespace ddpsim::nccl

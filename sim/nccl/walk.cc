@@ -3,6 +3,7 @@
 #include "sim/nccl/walk.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 // NOLINTBEGIN(misc-no-recursion)
@@ -16,9 +17,12 @@ Walk::Walk(const Node& node, const Machine& machine, const Reach& reach, bool ne
       capacity_(node, machine),
       nic_left_(static_cast<std::size_t>(node.nics), node.nic_bandwidth),
       visited_(static_cast<std::size_t>(node.gpus), 0),
-      nearest_(visited_.size() * static_cast<std::size_t>(node.nics + 1)) {}
+      nearest_(visited_.size() * static_cast<std::size_t>(node.nics + 1)),
+      least_hops_(least_hops()) {}
 
-int Walk::look(const Channels& wanted, Channels& best, int tries) {
+int Walk::look(const Channels& wanted, Channels& best, int tries, bool all) {
+  all_ = all;
+  cut_ = found_ = false;
   now_ = wanted;
   now_.count = 0;
   now_.order.assign(static_cast<std::size_t>(now_.most) * visited_.size(), 0);
@@ -30,15 +34,89 @@ int Walk::look(const Channels& wanted, Channels& best, int tries) {
 }
 
 // More in all; then, of the same kind, fewer hops.
-bool Walk::better(const Channels& than) const {
-  if (now_.count < now_.least) return false;
-  double mine = now_.count * now_.intra;
+bool Walk::better(const Channels& now, const Channels& than) const {
+  if (now.count < now.least) return false;
+  double mine = now.count * now.intra;
   double bar = than.count * than.intra;
   if (!machine_.version.has(Change::CrossingRingsNeedNoMargin))
-    bar *= 1 - ((than.cross != 0 ? 1 : 0) - (now_.cross != 0 ? 1 : 0)) * 0.15;
+    bar *= 1 - ((than.cross != 0 ? 1 : 0) - (now.cross != 0 ? 1 : 0)) * 0.15;
   if (mine > bar + kSlack) return true;
   if (mine < bar - kSlack) return false;
-  return now_.shape == than.shape && now_.cross == than.cross && now_.hops < than.hops;
+  return now.shape == than.shape && now.cross == than.cross && now.hops < than.hops;
+}
+
+// Each channel comes by a NIC, and leaves each of its GPUs but the last (a ring on one node: all)
+// by a link; what these carry of such channels.
+int Walk::most_channels(const Channels& wanted) const {
+  auto times = [](double capacity, double speed) {
+    return static_cast<int>(std::min<double>(kMostChannels, (capacity + 2 * kSlack) / speed));
+  };
+  int most = wanted.most;
+  if (network_) {
+    int each = times(node_.nic_bandwidth, wanted.inter);
+    most = std::min(most, each * static_cast<int>(reach_.nics(-1, wanted.far_inter).size()));
+  }
+  if (node_.gpus < 2) return most;
+  std::vector<int> of_gpu;
+  std::vector<int> links;
+  for (int a = 0; a < node_.gpus; ++a) {
+    links.clear();
+    for (int b = 0; b < node_.gpus; ++b) {
+      if (a == b || path(a, b) > wanted.far_intra) continue;
+      const std::vector<int>& route = nth(node_.gpu_route, a * node_.gpus + b);
+      if (route.empty()) return most;
+      if (std::find(links.begin(), links.end(), route.front()) == links.end())
+        links.push_back(route.front());
+    }
+    int carried = 0;
+    for (int l : links) carried += times(nth(node_.links, l), wanted.intra);
+    of_gpu.push_back(carried);
+  }
+  int leaving = wanted.shape == Shape::Ring && !network_ ? node_.gpus : node_.gpus - 1;
+  auto room_for = [&](int channels) {
+    int hops = 0;
+    for (int carried : of_gpu) hops += std::min(carried, channels);
+    return hops >= leaving * channels;
+  };
+  while (most > 0 && !room_for(most)) --most;
+  return most;
+}
+
+// Of a chain of all GPUs, and the way between its ends if that is inside the node.
+Walk::Hops Walk::least_hops() const {
+  Hops out;
+  int inside = std::numeric_limits<int>::max();
+  for (int a = 0; a < node_.gpus; ++a)
+    for (int b = 0; b < node_.gpus; ++b)
+      if (a != b) inside = std::min(inside, reach_.between(a, b).hops);
+  if (node_.gpus > 1) {
+    out.chain = inside * (node_.gpus - 1);
+    out.closing = network_ ? 0 : inside;
+  }
+  if (!network_ || node_.nics == 0) return out;
+  int coming = std::numeric_limits<int>::max();
+  int leaving = coming;
+  for (int g = 0; g < node_.gpus; ++g)
+    for (int nic = 0; nic < node_.nics; ++nic) {
+      coming = std::min(coming, reach_.from_nic(g, nic).hops);
+      leaving = std::min(leaving, reach_.to_nic(g, nic).hops);
+    }
+  out.chain += coming + leaving;
+  return out;
+}
+
+bool Walk::hopeless(const Channels& wanted, const Channels& best) const {
+  Channels could;
+  could.shape = wanted.shape;
+  could.cross = wanted.cross;
+  could.intra = wanted.intra;
+  could.least = wanted.least;
+  int each = least_hops_.chain + (wanted.shape == Shape::Ring ? least_hops_.closing : 0);
+  for (could.count = most_channels(wanted); could.count > 0; --could.count) {
+    could.hops = could.count * each;
+    if (better(could, best)) return false;
+  }
+  return true;
 }
 
 // Rings that cross go in pairs: each leaves where the other comes.
@@ -83,7 +161,7 @@ void Walk::begin_near(int nic) {
     int kept = tries_;
     tries_ = kTriesOfNumbers;
     begin_at(nic, 0, Order::Numbers);
-    tries_ = tries_ == kPerfect ? kPerfect : kept;
+    if (tries_ != kPerfect) tries_ = cut_ ? 0 : kept;
   }
   if (machine_.version.has(Change::ChannelsBeginAtTheNicsOwnGpu)) {
     int own = reach_.own_gpu(nic);
@@ -148,9 +226,15 @@ void Walk::visit(int gpu, const Step& s) {
 
 void Walk::complete() {
   ++now_.count;
-  if (better(*best_)) {
+  if (better(now_, *best_)) {
     *best_ = now_;
-    if (now_.count == now_.most) tries_ = kPerfect;
+    found_ = true;
+    if (now_.count == now_.most) {
+      tries_ = kPerfect;
+    } else if (!all_ && hopeless(now_, *best_)) {
+      cut_ = true;
+      tries_ = 0;
+    }
   }
   if (now_.count < now_.most) begin();
   --now_.count;

@@ -46,9 +46,16 @@ class Walk {
   Walk(const Node& node, const Machine& machine, const Reach& reach, bool network);
 
   // Puts what is better than `best` there, with the limits of `wanted`. Returns the tries that are
-  // left; kPerfect: there cannot be more.
+  // left; kPerfect: there cannot be more. Unless `all`, it ends as soon as the rest is hopeless:
+  // was_cut() then, and 0, though NCCL, which goes on, may have tries left.
   static constexpr int kPerfect = -1;
-  int look(const Channels& wanted, Channels& best, int tries);
+  int look(const Channels& wanted, Channels& best, int tries, bool all = true);
+  bool was_cut() const { return cut_; }
+  bool found() const { return found_; }  // something better
+
+  // Nothing that a look could find is better than `best`: its NICs and the GPUs' links carry too
+  // few channels, or just as much in more hops. False says nothing.
+  bool hopeless(const Channels& wanted, const Channels& best) const;
 
  private:
   enum class Order : std::uint8_t { Free, Numbers, Replay };
@@ -58,7 +65,13 @@ class Walk {
     int close = -1;  // ... and back to the first GPU
     Order order = Order::Free;
   };
-  bool better(const Channels& than) const;
+  struct Hops {
+    int chain = 0;
+    int closing = 0;
+  };
+  bool better(const Channels& now, const Channels& than) const;
+  int most_channels(const Channels& wanted) const;
+  Hops least_hops() const;
   void begin();
   void begin_at_nics();
   void begin_at(int nic, int gpu, Order order);
@@ -92,6 +105,10 @@ class Walk {
   Channels now_;
   Channels* best_ = nullptr;
   int tries_ = 0;
+  bool all_ = true;
+  bool cut_ = false;
+  bool found_ = false;
+  Hops least_hops_;
 };
 
 }  // namespace ddpsim::nccl

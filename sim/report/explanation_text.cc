@@ -11,10 +11,6 @@ namespace {
 
 using predict::Explanation;
 
-double share(Duration part, Duration whole) {
-  return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
-}
-
 // What decides, and until when.
 std::string decision(const Explanation& e) {
   if (const auto& s = e.straggler)

@@ -5,13 +5,6 @@
 #include "sim/units/text.h"
 
 namespace ddpsim::report {
-namespace {
-
-double share(Duration part, Duration whole) {
-  return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
-}
-
-}  // namespace
 
 std::string markdown_cell(const std::string& s) {
   std::string out;

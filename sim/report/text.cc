@@ -43,10 +43,6 @@ class Page {
   bool colour_;
 };
 
-double share(Duration part, Duration whole) {
-  return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
-}
-
 // The one whose parts the summary has.
 Duration shown_step(const predict::Prediction& p) {
   return p.beside ? p.beside->last : p.summary.step;

@@ -18,10 +18,6 @@ using predict::Tuning;
 constexpr std::size_t kRows = 14;  // of the curve
 constexpr std::size_t kLevers = 6;
 
-double share(Duration part, Duration whole) {
-  return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
-}
-
 // Rows that show a curve: its ends, the best, the flat stretch's ends, and what lies nearest to
 // round numbers.
 std::vector<std::size_t> shown(const Tuning& t) {

@@ -8,8 +8,10 @@
 // is it true where messages change from one kind of link to another: of ways of as few links NCCL
 // takes the widest, so that PCIe ten times faster than it is takes messages from NVLink, at its
 // latency.
+#include <cstdlib>
 #include <functional>
 #include <map>
+#include <random>
 
 #include <gtest/gtest.h>
 
@@ -165,6 +167,61 @@ TEST(NcclLinks, SlowerIsNeverFasterOnTheSameChannels) {
               }
         }
       }
+}
+
+// What the search leaves out changes nothing: each case has another number of hosts, links, GPUs of
+// a host, release of NCCL and NCCL_CROSS_NIC, drawn with a fixed seed (DDPSIM_SEARCH_SEED, and
+// DDPSIM_SEARCH_CASES, take others).
+TEST(NcclLinks, TheSearchFindsWhatAllOfNcclsTriesFind) {
+  auto given = [](const char* name, unsigned otherwise) {
+    const char* v = std::getenv(name);
+    return v ? static_cast<unsigned>(std::stoul(v)) : otherwise;
+  };
+  std::mt19937 random(given("DDPSIM_SEARCH_SEED", 1));
+  auto one_of = [&](const auto& list) { return list[random() % std::size(list)]; };
+  constexpr std::array kReleases{2'08, 2'12, 2'18, 2'19, 2'21, 2'23, 2'25, 2'27, 2'28};
+  constexpr std::array kFactors{1e-3, 0.05, 0.3, 0.45, 0.6, 0.8, 1.0, 1.0, 1.3, 2.0, 4.0, 30.0};
+  unsigned compared = 0;
+  for (unsigned cases = given("DDPSIM_SEARCH_CASES", 400); cases > 0; --cases) {
+    const std::string& name = one_of(gpu_clusters());
+    Cluster c = test::cluster(name);
+    LinkOf link = one_of(links_of(c));
+    int hosts = one_of(std::array{1, 2, 4});
+    double factor = one_of(kFactors);
+    c = scaled(name, hosts, link, factor);
+    LinkOf second = one_of(links_of(c));
+    auto rate = static_cast<double>(second.in(c)->bandwidth.bits_per_s) * one_of(kFactors);
+    second.in(c)->bandwidth.bits_per_s = static_cast<std::int64_t>(std::clamp(rate, 1e3, 1e15));
+    if (c.inside && second.in(c)->peak.bits_per_s > 0) second.in(c)->peak = {};
+    if (validate(c) || c.devices_per_host > 16) continue;
+    std::vector<int> devices;
+    auto used = static_cast<int>(1 + random() % static_cast<unsigned>(c.devices_per_host));
+    for (int d = 0; d < c.devices(); ++d)
+      if (d % c.devices_per_host < used) devices.push_back(d);
+    if (devices.size() < 2) continue;
+    nccl::Settings settings;
+    int release = one_of(kReleases);
+    settings.version = {release / 100, release % 100};
+    settings.cross_nic = one_of(std::array{0, 1, 2, 2});
+    std::vector<std::pair<nccl::SearchQuestion, nccl::Graphs>> asked;
+    nccl::Searches listen{
+        [](const nccl::SearchQuestion&) { return std::nullopt; },
+        [&](const nccl::SearchQuestion& q, const nccl::Graphs& g) { asked.emplace_back(q, g); }};
+    topology::Fabric f(c);
+    nccl::make_group(f, devices, settings, profile_of(c).compute.capability, nullptr, &listen);
+    for (const auto& [question, found] : asked) {
+      ++compared;
+      nccl::Graphs all = nccl::search_in_full(question);
+      for (std::size_t g = 0; g < all.values.size(); ++g)
+        EXPECT_EQ(found.values[g], all.values[g])
+            << name << " x " << hosts << ", " << used << " GPUs, " << link.name << " x " << factor
+            << ", then " << second.name << ", NCCL " << release << ", NCCL_CROSS_NIC "
+            << settings.cross_nic << ": graph " << g << ": " << found.values[g].channels << " x "
+            << found.values[g].bw_intra << ", all tries " << all.values[g].channels << " x "
+            << all.values[g].bw_intra;
+    }
+  }
+  EXPECT_GT(compared, given("DDPSIM_SEARCH_CASES", 400) / 2);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ void each_step(const Program& p, Each each) {
   each(p.steady);
 }
 
-std::string stem(const std::string& file) {
+std::string program_name(const std::string& file) {
   std::string out = file.substr(file.rfind('/') + 1);
   for (const char* ending : {".gz", ".json", ".program"})
     if (std::string e = ending; out.size() > e.size() && out.ends_with(e))
@@ -117,7 +117,7 @@ void give_program(const QuestionFlags& f, Asked& asked) {
                     "(shards); record or lower it for {}",
                     read.ranks, s.ranks)};
   given->file = f.program;
-  given->name = read.name.empty() ? stem(f.program) : read.name;
+  given->name = read.name.empty() ? program_name(f.program) : read.name;
   given->recorded_from = read.recorded_from;
   if (!f.compute_scale.empty()) {
     constexpr double kMost = 100;

@@ -46,10 +46,6 @@ void add_choices(const std::string& text, CollectiveSetting& c) {
 }
 
 // Bytes of a log that are no UTF-8 become U+FFFD.
-std::string text_of(const io::OrderedJson& j) {
-  return j.dump(1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n";
-}
-
 void tell(Terminal& t, const std::string& file, const std::vector<std::string>& notes) {
   for (std::string note : notes) {
     for (char& c : note)
@@ -120,7 +116,7 @@ void import_tests(Terminal& t, TestsFlags& f) {
   add_choices(text, *imported.run.collectives);
   Profile profile;
   if (!s.cluster.empty()) profile = check_cluster(t, s.cluster, imported.run.collectives->gpu);
-  std::string json = text_of(io::write_run(imported.run));
+  std::string json = json_text(io::write_run(imported.run));
   Run read = io::read_run(io::parse_json(json, "import"), "import");  // what is written can be read
   tell(t, f.file, imported.notes);
   write_answer(t, f.output,
@@ -170,12 +166,6 @@ struct XmlFlags {
 };
 
 // "some/where/node.xml" -> "node"
-std::string stem(const std::string& path) {
-  std::string name = path.substr(path.find_last_of('/') + 1);
-  name = name.substr(0, name.find('.'));
-  return name.empty() ? "imported" : name;
-}
-
 void add_topo(Command& import, Terminal& t) {
   auto f = std::make_shared<XmlFlags>();
   Command* c =
@@ -190,10 +180,10 @@ void add_topo(Command& import, Terminal& t) {
   add_output_flags(*c, f->output, {"json"});
   c->callback([&t, f] {
     f->topo.file = f->file;
-    f->topo.name = f->name.empty() ? stem(f->file) : f->name;
+    f->topo.name = f->name.empty() ? imported_name(f->file) : f->name;
     io::NcclTopoCluster made = io::read_nccl_topo(io::read_file(f->file), f->topo);
     tell(t, f->file, made.notes);
-    write_answer(t, f->output, text_of(made.cluster));
+    write_answer(t, f->output, json_text(made.cluster));
   });
 }
 
@@ -206,7 +196,7 @@ void add_graph(Command& import, Terminal& t) {
   c->callback([&t, f] {
     write_answer(
         t, f->output,
-        text_of(io::write_nccl_graphs(io::read_nccl_graph_xml(io::read_file(f->file), f->file))));
+        json_text(io::write_nccl_graphs(io::read_nccl_graph_xml(io::read_file(f->file), f->file))));
   });
 }
 

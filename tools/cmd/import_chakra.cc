@@ -25,7 +25,7 @@ struct ImportChakraFlags {
 };
 
 // "model.0.et" is of the model.
-std::string stem(const std::string& path) {
+std::string trace_name(const std::string& path) {
   std::string name = path.substr(path.find_last_of('/') + 1);
   for (const char* ending : {".gz", ".et"})
     if (name.ends_with(ending)) name.resize(name.size() - std::string(ending).size());
@@ -53,7 +53,7 @@ std::map<std::string, std::vector<int>> read_groups(const std::string& file) {
 
 void import_chakra(Terminal& t, const ImportChakraFlags& f) {
   io::ChakraSetting setting;
-  setting.name = f.name.empty() ? stem(f.files.front()) : f.name;
+  setting.name = f.name.empty() ? trace_name(f.files.front()) : f.name;
   if (!f.groups.empty()) setting.groups = read_groups(f.groups);
   setting.ranks = f.ranks;
   std::vector<io::ChakraTrace> traces;

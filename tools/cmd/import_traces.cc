@@ -46,12 +46,6 @@ struct ImportTracesFlags {
   OutputFlags output;
 };
 
-std::string stem(const std::string& path) {
-  std::string name = path.substr(path.find_last_of('/') + 1);
-  name = name.substr(0, name.find('.'));
-  return name.empty() ? "imported" : name;
-}
-
 // The file whose step becomes the workload.
 const analysis::RankTrace& chosen(const analysis::TracedRanks& job, const std::string& rank) {
   if (rank.empty()) return job.ranks.front();
@@ -74,7 +68,7 @@ std::string table(const analysis::TracedRanks& job, const analysis::RankTrace& f
   std::string out = fmt::format(
       "{} of {}, rank {}{}: {} iterations, {} gradients, on a {}\n",
       job.ranks.size() == 1 ? "a trace" : fmt::format("traces of {} ranks", job.ranks.size()),
-      printable(stem(from.trace.file)), from.rank,
+      printable(imported_name(from.trace.file)), from.rank,
       from.trace.world > 0 ? fmt::format(" of {}", from.trace.world) : "", from.steps.size(),
       s.gradients.size(), s.times.host ? "GPU" : "CPU");
   auto row = [&](const char* what, Duration d) {
@@ -130,10 +124,6 @@ Precision precision_of(const std::string& text) {
   throw InputError{"--precision " + text, "expected fp32, tf32, bf16 or fp16"};
 }
 
-std::string text_of(const io::OrderedJson& j) {
-  return j.dump(1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n";
-}
-
 // Each command reads its own files.
 void check_files(const ImportTracesFlags& f) {
   for (const std::string& file : f.files) {
@@ -165,8 +155,8 @@ void import_traces(Terminal& t, const ImportTracesFlags& f) {
   analysis::TracedRanks job = load_traces(f.files, f.iterations);
   const analysis::RankTrace& from = chosen(job, f.rank);
   setting.name = !f.name.empty()       ? f.name
-                 : !f.workload.empty() ? stem(f.workload)
-                                       : stem(from.trace.file);
+                 : !f.workload.empty() ? imported_name(f.workload)
+                                       : imported_name(from.trace.file);
   setting.batch = f.batch;
   if (!f.precision.empty()) setting.precision = precision_of(f.precision);
   setting.device = f.device;
@@ -197,7 +187,7 @@ void import_traces(Terminal& t, const ImportTracesFlags& f) {
     if (model_document.is_object() && model_document.contains("source") &&
         model_document["source"].is_object() && model_document["source"].contains("recipe"))
       source["recipe"] = model_document["source"]["recipe"];
-    std::string text = text_of(io::write_workload(*made, from.trace, source));
+    std::string text = json_text(io::write_workload(*made, from.trace, source));
     io::read_workload(io::parse_json(text, "import"), "import");  // what is written can be read
     write_output(f.workload, text);
   }
@@ -217,14 +207,15 @@ void import_traces(Terminal& t, const ImportTracesFlags& f) {
     run.origin.gpu = from.trace.gpu;
     run.origin.software = f.profiler.recorded;
     io::name_kinds(run, job);
-    std::string text = text_of(io::write_traced_run(run, job));
+    std::string text = json_text(io::write_traced_run(run, job));
     io::read_run(io::parse_json(text, "import"), "import");
     write_output(f.run, text);
     t.err << "ddpsim: wrote " << printable(f.run) << ": " << run.steps.size() << " steps of "
           << job.ranks.size() << " ranks\n";
   }
-  write_answer(t, f.output,
-               f.output.format == "json" ? text_of(summary(from, notes)) : table(job, from, notes));
+  write_answer(
+      t, f.output,
+      f.output.format == "json" ? json_text(summary(from, notes)) : table(job, from, notes));
   if (!f.workload.empty())
     t.err << "ddpsim: wrote " << printable(f.workload) << "; next: ddpsim predict --workload "
           << printable(f.workload) << " --cluster NAME --ranks N\n";
@@ -234,6 +225,16 @@ void import_traces(Terminal& t, const ImportTracesFlags& f) {
 }
 
 }  // namespace
+
+std::string imported_name(const std::string& path) {
+  std::string name = path.substr(path.find_last_of('/') + 1);
+  name = name.substr(0, name.find('.'));
+  return name.empty() ? "imported" : name;
+}
+
+std::string json_text(const io::OrderedJson& j) {
+  return j.dump(1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n";
+}
 
 analysis::TracedRanks load_traces(const std::vector<std::string>& files, int iterations) {
   std::vector<analysis::Trace> traces;

@@ -291,23 +291,23 @@ Stages pat(const Group& g, Operation op) {
   int n = g.ranks();
   int far = 1;
   while (far * 2 < n) far *= 2;
-  struct Turn {
+  struct Round {
     int distance;
     int blocks;
   };
-  std::vector<Turn> turns;
+  std::vector<Round> rounds;
   std::vector<int> reached{0};
   for (int d = far; d > 0; d /= 2) {
     std::vector<int> more;
     for (int at : reached)
       if (at + d < n) more.push_back(at + d);
-    turns.push_back({d, static_cast<int>(more.size())});
+    rounds.push_back({d, static_cast<int>(more.size())});
     reached.insert(reached.end(), more.begin(), more.end());
   }
-  if (op == Operation::ReduceScatter) std::reverse(turns.begin(), turns.end());
+  if (op == Operation::ReduceScatter) std::reverse(rounds.begin(), rounds.end());
   StageList s;
   std::vector<Ids> has(static_cast<std::size_t>(n));
-  for (const Turn& t : turns) {
+  for (const Round& t : rounds) {
     std::vector<Ids> now = has;
     for (int r = 0; r < n; ++r) {
       int to = op == Operation::ReduceScatter ? (r - t.distance + n) % n : (r + t.distance) % n;
