@@ -162,11 +162,11 @@ TEST_F(ProgramCommands, PlayWhatACycleDecided) {
 }
 
 TEST_F(ProgramCommands, PredictWhatWasShown) {
-  struct Case {
+  struct Shown {
     const char* cluster;
     Args question;
   };
-  for (const Case& c : std::vector<Case>{
+  for (const Shown& c : std::vector<Shown>{
            {"hgx-h100", {"--workload", "resnet50"}},
            {"hgx-h100", {"--workload", "gpt2-small", "--plan", "fsdp"}},
            {"dgx-a100", {"--workload", "resnet18", "--plan", "averaging"}},
@@ -321,12 +321,12 @@ TEST_F(ProgramCommands, RefuseWhatCannotBePlayed) {
     change(p, p["steps"][0]["ops"]);
     return p;
   };
-  struct Case {
+  struct Unplayable {
     Json program;
     const char* words;
   };
   using J = Json&;
-  const std::vector<Case> cases{
+  const std::vector<Unplayable> cases{
       {with([](J, J o) { o[0]["lane"] = "gpu7"; }),
        "ops/0/lane: \"gpu7\" is not a lane; known are"},
       {with([](J, J o) { o[2]["operation"] = "all_redcue"; }),
@@ -402,7 +402,7 @@ TEST_F(ProgramCommands, RefuseWhatCannotBePlayed) {
       {with([](J p, J) { p["streams"] = {"host"}; }), "is no name for a stream of its own"},
       {with([](J p, J) { p.erase("tensors"); }), "\"tensors\" is missing"},
   };
-  for (const Case& c : cases) refused(c.program, {}, c.words);
+  for (const Unplayable& c : cases) refused(c.program, {}, c.words);
   refused(recorded(), {"--workload", "cnn-cpu"}, "a program is the workload and the plan");
   refused(recorded(), {"--plan", "fsdp"}, "a program is the workload and the plan");
   refused(recorded(), {"--set", "bucket_cap_mb=5"}, "changes what is lowered, and a program is");

@@ -117,11 +117,11 @@ TEST(TuneShardedCommand, LinesFitIn160Columns) {
 }
 
 TEST(TuneShardedCommand, RefusesInASentence) {
-  struct Bad {
+  struct Refused {
     Args args;
     const char* part;
   };
-  for (const Bad& b : std::vector<Bad>{
+  for (const Refused& b : std::vector<Refused>{
            {on("tune", "fsdp2") + Args{"--knob", "unit"}, "did you mean \"units\""},
            {on("tune", "fsdp2") + Args{"--knob", "reduce_bucket_size"}, "is not a knob of fsdp2"},
            {on("tune", "zero2") + Args{"--knob", "units"}, "is not a knob of zero"},
