@@ -15,6 +15,7 @@ flags that the environment does not fix. What comes after the four fixed points 
 Horovod (std::random_device): here a question gives the points that were drawn, and only the rule of
 acceptance is checked (its expected improvement is no lower than at most points).
 """
+import functools
 import json
 import math
 import random
@@ -119,19 +120,31 @@ def solved(matrix, right):
     return out
 
 
-def posterior(x, xs, ys, length, height, noise=NOISE):
+@functools.lru_cache(4)
+def weights(xs, ys, length, height, noise):
+    """(the matrix between the known points, what it makes of their scores)"""
     k = [
         [kernel(a, b, length, height) + (noise**2 if i == j else 0) for j, b in enumerate(xs)]
         for i, a in enumerate(xs)
     ]
+    return k, solved(k, ys)
+
+
+def posterior(x, xs, ys, length, height, noise=NOISE):
+    k, weight = weights(tuple(map(tuple, xs)), tuple(ys), length, height, noise)
     ks = [kernel(a, x, length, height) for a in xs]
-    mean = sum(a * b for a, b in zip(ks, solved(k, ys)))
+    mean = sum(a * b for a, b in zip(ks, weight))
     variance = height**2 + 1e-8 - sum(a * b for a, b in zip(ks, solved(k, ks)))
     return mean, math.sqrt(max(variance, 0))
 
 
+@functools.lru_cache(4)
+def best_of(xs, ys, length, height):
+    return max(posterior(a, xs, ys, length, height)[0] for a in xs)
+
+
 def improvement(x, xs, ys, length, height):
-    best = max(posterior(a, xs, ys, length, height)[0] for a in xs)
+    best = best_of(tuple(map(tuple, xs)), tuple(ys), length, height)
     mean, deviation = posterior(x, xs, ys, length, height)
     better = mean - best - XI
     z = better / deviation
