@@ -12,6 +12,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import warm_python
+
 DDPSIM = ""
 FACTORIES = """
 import torch
@@ -486,7 +488,10 @@ def main(argv):
     if "neither python3 nor" in done.stderr:
         print("skipped: PyTorch is missing (Debian: python3-torch)")
         sys.exit(77)
-    unittest.main(argv=argv[:1] + argv[2:])
+    with warm_python.folder() as warm:
+        if warm:
+            os.environ["PATH"] = f"{warm}:{os.environ['PATH']}"
+        unittest.main(argv=argv[:1] + argv[2:])
 
 
 if __name__ == "__main__":
