@@ -35,7 +35,7 @@ std::vector<int> nearest(int count, Rate rate, Type type) {
 
 }  // namespace
 
-Reach::Reach(const Node& node) : node_(node) {
+Reach::Reach(const Node& node, bool network) : node_(node) {
   auto along = [&](const std::vector<int>& links, double at_most, int more) {
     Reached r{at_most, static_cast<int>(links.size()) + more};
     for (int l : links) r.rate = std::min(r.rate, nth(node_.links, l));
@@ -43,11 +43,17 @@ Reach::Reach(const Node& node) : node_(node) {
   };
   auto n = static_cast<std::size_t>(node.gpus);
   for (std::size_t i = 0; i < n * n; ++i) between_.push_back(along(node.gpu_route[i], kLocal, 0));
+  find_total();
+  if (!network || node.nics == 0) return;
   // A NIC is one link more.
   for (std::size_t i = 0; i < n * static_cast<std::size_t>(node.nics); ++i) {
     out_.push_back(along(node.out_route[i], node.nic_bandwidth, 1));
     in_.push_back(along(node.in_route[i], node.nic_bandwidth, 1));
   }
+  for (int g = 0; g < node.gpus; ++g)
+    near_gpu_.push_back(nearest(
+        node.nics, [&](int nic) { return to_nic(g, nic).rate; },
+        [&](int nic) { return node_.nic_path[node_.at(g, nic)]; }));
   for (int nic = 0; nic < node.nics; ++nic)
     near_nic_.push_back(nearest(
         node.gpus, [&](int g) { return from_nic(g, nic).rate; },
@@ -60,21 +66,13 @@ Reach::Reach(const Node& node) : node_(node) {
     own_gpu_.push_back(own);
   }
   tried_.resize(n + 1);
-  if (node.nics > 0)
-    for (int g = -1; g < node.gpus; ++g)
-      for (std::size_t far = 0; far < tried_.front().size(); ++far)
-        tried_[static_cast<std::size_t>(g + 1)][far] = order_of_nics(g, static_cast<PathType>(far));
-  find_total();
-}
-
-std::vector<int> Reach::nics_near(int gpu) const {
-  return nearest(
-      node_.nics, [&](int nic) { return to_nic(gpu, nic).rate; },
-      [&](int nic) { return node_.nic_path[node_.at(gpu, nic)]; });
+  for (int g = -1; g < node.gpus; ++g)
+    for (std::size_t far = 0; far < tried_.front().size(); ++far)
+      tried_[static_cast<std::size_t>(g + 1)][far] = order_of_nics(g, static_cast<PathType>(far));
 }
 
 int Reach::own_nic(int gpu, int channel) const {
-  std::vector<int> nics = nics_near(gpu);
+  const std::vector<int>& nics = nth(near_gpu_, gpu);
   if (nics.empty()) return -1;
   auto count = static_cast<int>(nics.size());
   auto sharing = static_cast<int>(gpus_near(nics.front()).size());

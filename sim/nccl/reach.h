@@ -20,7 +20,8 @@ struct Reached {
 
 class Reach {
  public:
-  explicit Reach(const Node& node);
+  // `network`: NICs are used; else nothing is known of them.
+  Reach(const Node& node, bool network);
 
   const Reached& between(int a, int b) const { return nth(between_, a * node_.gpus + b); }
   const Reached& to_nic(int gpu, int nic) const { return out_[node_.at(gpu, nic)]; }
@@ -41,7 +42,6 @@ class Reach {
   double total() const { return total_; }
 
  private:
-  std::vector<int> nics_near(int gpu) const;
   int own_nic(int gpu, int channel) const;
   std::vector<int> order_of_nics(int gpu, PathType far) const;
   void find_total();
@@ -50,7 +50,8 @@ class Reach {
   std::vector<Reached> between_;
   std::vector<Reached> out_;
   std::vector<Reached> in_;
-  std::vector<std::vector<int>> near_nic_;
+  std::vector<std::vector<int>> near_gpu_;  // NICs
+  std::vector<std::vector<int>> near_nic_;  // GPUs
   std::vector<int> own_gpu_;
   std::vector<std::array<std::vector<int>, 12>> tried_;
   double total_ = 0;

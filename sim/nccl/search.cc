@@ -162,7 +162,7 @@ Graphs find_all(const SearchQuestion& q, bool in_full = false) {
   ChannelGraph& ring = out[GraphId::Ring];
   ChannelGraph& tree = out[GraphId::Tree];
   bool network = q.several;
-  Reach reach(node);
+  Reach reach(node, network);
   Finder finder(node, m, reach, network, in_full);
   int found = 0;
   if (node.gpus > 1 || network) {
