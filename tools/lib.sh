@@ -159,3 +159,13 @@ need_cmake() {
     refuse "cmake $version is older than 3.25 (Debian 12 and Ubuntu 24.04 have it; elsewhere: pip install cmake)"
   fi
 }
+
+# Compilers that a build may run at once: one a core, and 1.5 GiB of memory for each (the largest
+# takes 1.3).
+build_jobs() {
+  local cores fit
+  cores=$(nproc)
+  fit=$(awk '/^MemAvailable:/ {print int($2 / 1572864)}' /proc/meminfo 2>/dev/null || true)
+  if [[ ! $fit =~ ^[0-9]+$ || $fit -gt $cores ]]; then fit=$cores; fi
+  echo $((fit > 0 ? fit : 1))
+}
