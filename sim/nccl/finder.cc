@@ -148,7 +148,7 @@ void Finder::find_limits() {
   }
 }
 
-// Tries that are left; of what was left out: none (was_cut_).
+// Tries that are left; none of a look that was left out or cut short (was_cut_).
 int Finder::look() {
   int tries = now_.same ? kTriesOfTheSame : kTries;
   left_ -= tries;

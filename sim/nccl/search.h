@@ -88,7 +88,7 @@ class NewestSearches {
 // `latency_inter`: of the network plugin. `known`: asked first, and told.
 Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet,
               const Searches* known = nullptr);
-// The same, try by try as NCCL does it (latency_inter 0): ten times slower. For tests.
+// The same, try by try as NCCL does it, and slower for it; latency_inter is 0. For tests.
 Graphs search_in_full(const SearchQuestion& q);
 
 }  // namespace ddpsim::nccl

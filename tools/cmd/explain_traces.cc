@@ -12,6 +12,7 @@
 #include "sim/io/write_traced.h"
 #include "sim/report/text.h"
 #include "sim/units/text.h"
+#include "tools/cmd/import_traces.h"
 #include "tools/cmd/traces.h"
 
 namespace ddpsim::cli {
@@ -257,12 +258,8 @@ void explain_traces(Terminal& t, const std::vector<std::string>& files,
   if (!question.cluster.empty())
     other = elsewhere(t, job, question,
                       io::is_sqlite(files.front()) ? io::nsys_remedy() : io::kineto_remedy());
-  write_answer(
-      t, output,
-      output.format == "json"
-          ? document(job, e, other).dump(1, ' ', false, io::OrderedJson::error_handler_t::replace) +
-                "\n"
-          : page(job, e, other));
+  write_answer(t, output,
+               output.format == "json" ? json_text(document(job, e, other)) : page(job, e, other));
 }
 
 }  // namespace ddpsim::cli

@@ -15,6 +15,7 @@
 #include "sim/report/text.h"
 #include "sim/units/text.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/import_traces.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -135,10 +136,6 @@ io::OrderedJson timeline_json(const io::HorovodTimeline& t) {
   return j;
 }
 
-std::string dumped(const io::OrderedJson& j) {
-  return j.dump(1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n";
-}
-
 void import_timeline(Terminal& t, const TimelineFlags& f) {
   if (!f.run.empty()) io::check_place(f.run);
   const io::HorovodTimeline timeline =
@@ -154,13 +151,13 @@ void import_timeline(Terminal& t, const TimelineFlags& f) {
     run.origin.hosts = "machines";
     run.origin.compute = "real";
     run.origin.software = "Horovod, with its timeline on, which doubles what cycles agree on";
-    std::string text = dumped(io::write_run(run));
+    std::string text = json_text(io::write_run(run));
     io::read_run(io::parse_json(text, "import"), "import");  // what is written can be read
     write_output(f.run, text);
     t.err << "ddpsim: wrote " << printable(f.run) << ": " << run.steps.size() << " steps\n";
   }
   write_answer(t, f.output,
-               f.output.format == "json" ? dumped(timeline_json(timeline))
+               f.output.format == "json" ? json_text(timeline_json(timeline))
                                          : timeline_table(timeline, told_by(timeline)));
   if (f.run.empty())
     t.err << "ddpsim: --run FILE.json writes the steps as a measured Run (ddpsim show run, "
