@@ -1,21 +1,12 @@
 #include "calib/fit/by_machine.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
-#include <string_view>
 
 #include "sim/analysis/compare.h"
 
 namespace ddpsim::calib {
 namespace {
-
-// Machines whose tables lent the price a constant (MODEL.md 7.3: launches by channel, NVLS's
-// chunks). Whatever table a fit leaves out, the price has seen these.
-constexpr std::array<std::string_view, 4> kLent{"aws-p5, aws-samples/awsome-distributed-training",
-                                                "dgx-a100, stored public file id 69473998636",
-                                                "dgx1-v100, stored public file id 41793431922",
-                                                "hgx-h100, waynehacking8/nccl-collectives-bench"};
 
 struct RowErrors {
   std::vector<double> left_out;
@@ -38,30 +29,32 @@ double median_magnitude(std::vector<double> errors) {
   return errors.empty() ? 0 : analysis::median(errors);
 }
 
-// Of the machines that have sizes of this range, all or without those that lent a constant.
-MedianOfMachines median_of(const std::vector<MachineErrors>& machines, std::size_t range,
-                           bool unseen) {
+// Of the machines that have sizes of this range.
+OverMachines over_machines(const std::vector<MachineErrors>& machines, std::size_t range) {
   std::vector<double> medians;
   std::vector<double> shipped;
   for (const MachineErrors& m : machines) {
-    if (m.ranges[range].rows == 0 || (unseen && m.lent)) continue;
+    if (m.ranges[range].rows == 0) continue;
     medians.push_back(m.ranges[range].median);
     shipped.push_back(m.ranges[range].shipped);
   }
   if (medians.empty()) return {};
-  return {medians.size(), analysis::median(medians), analysis::median(shipped)};
+  return {medians.size(), analysis::median(medians), analysis::median(shipped), 0, {}};
 }
 
 }  // namespace
 
 MachineReport by_machine(const std::vector<CollectiveTable>& tables,
-                         const std::vector<TableResult>& results) {
+                         const CollectiveReport& report) {
+  const std::vector<TableResult>& results = report.tables;
   std::map<std::string, std::array<RowErrors, kSizeRanges.size()>> errors;
   std::map<std::string, std::size_t> count;
+  std::map<std::string, nccl::Constants> constants;
   PriceRatios ratios;
   for (std::size_t i = 0; i < tables.size(); ++i) {
     if (results[i].in_sample) continue;
     ++count[tables[i].machine];
+    constants[tables[i].machine] = results[i].constants;
     const std::vector<CollectiveRow> shipped = predict_table(tables[i], tables[i].profile);
     ratios.add(tables[i].machine, shipped);
     for (std::size_t k = 0; k < kSizeRanges.size(); ++k) {
@@ -71,10 +64,11 @@ MachineReport by_machine(const std::vector<CollectiveTable>& tables,
     }
   }
   MachineReport out;
+  out.constants = report.constants;
   for (const auto& [machine, of] : errors) {
     MachineErrors& m = out.machines.emplace_back();
     m.machine = machine;
-    m.lent = std::find(kLent.begin(), kLent.end(), machine) != kLent.end();
+    m.constants = constants[machine];
     m.tables = count[machine];
     for (std::size_t k = 0; k < of.size(); ++k)
       if (!of[k].left_out.empty())
@@ -82,9 +76,7 @@ MachineReport by_machine(const std::vector<CollectiveTable>& tables,
                        analysis::median(of[k].left_out), median_magnitude(of[k].shipped)};
   }
   for (std::size_t k = 0; k < kSizeRanges.size(); ++k) {
-    OverMachines& over = out.over[k];
-    over.all = median_of(out.machines, k, false);
-    over.unseen = median_of(out.machines, k, true);
+    OverMachines& over = out.over[k] = over_machines(out.machines, k);
     for (const MachineErrors& m : out.machines)
       if (m.ranges[k].rows > 0 && m.ranges[k].median >= over.worst)
         over.worst = m.ranges[k].median, over.worst_machine = m.machine;

@@ -32,30 +32,27 @@ struct RangeError {
 };
 struct MachineErrors {
   std::string machine;
-  bool lent = false;  // the price's mechanism a constant, which stays when its tables are left out
+  nccl::Constants constants;  // as the other machines' tables say them
   std::size_t tables = 0;
   std::array<RangeError, kSizeRanges.size()> ranges;
 };
-struct MedianOfMachines {
+// Over machines that have such sizes.
+struct OverMachines {
   std::size_t machines = 0;
   double median = 0;
   double shipped = 0;
-};
-// Over machines that have such sizes.
-struct OverMachines {
-  MedianOfMachines all;
-  MedianOfMachines unseen;  // of those that lent the price's mechanism no constant
   double worst = 0;
   std::string worst_machine;
 };
 struct MachineReport {
   std::vector<MachineErrors> machines;
+  nccl::Constants constants;  // as all tables say them
   std::array<OverMachines, kSizeRanges.size()> over;
   PriceIntervals intervals;
 };
-// `results`: of judge_collectives(tables), in their order. Tables that a profile was fitted to have
+// `report`: of judge_collectives(tables). Tables that a profile was fitted to have
 // no say.
 MachineReport by_machine(const std::vector<CollectiveTable>& tables,
-                         const std::vector<TableResult>& results);
+                         const CollectiveReport& report);
 
 }  // namespace ddpsim::calib

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "calib/fit/constants.h"
 #include "sim/analysis/compare.h"
 
 namespace ddpsim::calib {
@@ -343,11 +344,26 @@ LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string
   return fits;
 }
 
+namespace {
+
+std::vector<CollectiveTable> with_constants(std::vector<CollectiveTable> tables,
+                                            const nccl::Constants& constants) {
+  for (CollectiveTable& t : tables) nccl::set_constants(*t.group, constants);
+  return tables;
+}
+
+}  // namespace
+
 CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
   CollectiveReport report;
   std::map<std::string, LinkFits> fits;
-  for (const CollectiveTable& t : tables)
-    if (!fits.count(t.machine)) fits[t.machine] = fit_links(tables, t.machine, generation_of(t));
+  std::map<std::string, nccl::Constants> constants;
+  report.constants = fit_constants(tables, "");
+  for (const CollectiveTable& t : tables) {
+    if (fits.count(t.machine)) continue;
+    nccl::Constants& others = constants[t.machine] = fit_constants(tables, t.machine);
+    fits[t.machine] = fit_links(with_constants(tables, others), t.machine, generation_of(t));
+  }
   std::array<std::vector<double>, kBands> medians;
   std::vector<double> pooled;
   std::vector<double> whole;  // ... of them, beside no size that is lacking
@@ -360,7 +376,10 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
     r.machine = t.machine;
     r.in_sample = in_sample(t.profile, t);
     for (const std::string& name : transports_of(t)) r.fits[name] = fits[t.machine][name];
-    r.rows = predict_table(t, with_fits(t.profile, fits[t.machine]));
+    r.constants = constants[t.machine];
+    CollectiveTable as_others_say = t;
+    nccl::set_constants(*as_others_say.group, r.constants);
+    r.rows = predict_table(as_others_say, with_fits(t.profile, fits[t.machine]));
     std::array<std::vector<double>, kBands> ours;
     std::array<std::vector<double>, kBands> theirs;
     for (const CollectiveRow& row : r.rows) {

@@ -108,8 +108,9 @@ struct FittedRow {
 struct TableResult {
   std::string name;
   std::string machine;
-  bool in_sample = false;  // its profile was fitted to it: in no median of several tables
-  LinkFits fits;           // from other machines' tables, of the links that it uses
+  bool in_sample = false;     // its profile was fitted to it: in no median of several tables
+  LinkFits fits;              // from other machines' tables, of the links that it uses
+  nccl::Constants constants;  // as those say them
   std::vector<CollectiveRow> rows;
   std::array<BandError, kBands> bands;
   std::vector<Cliff> cliffs;
@@ -126,6 +127,7 @@ struct Extrapolation {
 };
 struct CollectiveReport {
   std::vector<TableResult> tables;
+  nccl::Constants constants;            // as all tables say them
   std::array<double, kBands> median{};  // of the tables' medians
   std::size_t cells_off = 0;            // (table, band) where NCCL is off by more than 5 %
   std::size_t cells_closer = 0;         // ... and we are closer

@@ -53,10 +53,14 @@ def main():
         values[f"machines.{size}.median"] = over["median_error"]
         values[f"machines.{size}.shipped"] = over["shipped_median_error"]
         values[f"machines.{size}.worst"] = over["worst"]
-        values[f"unseen.{size}.n"] = over["unseen_machines"]
-        values[f"unseen.{size}.median"] = over["unseen_median_error"]
-        values[f"unseen.{size}.shipped"] = over["unseen_shipped_median_error"]
-    values["lent"] = sum(m["lent_a_constant"] for m in found["machines"])
+    constants = found["constants"]
+    values["constants.stale"] = max(
+        abs(constants["shipped"][name] / value - 1) for name, value in constants["of_all"].items()
+    )
+    # A machine whose tables say what a constant is, is judged without them.
+    values["constants.left_out"] = sum(
+        m["constants"] != constants["of_all"] for m in found["machines"]
+    )
     for size, of in zip(("small", "middle", "upper", "largest"), found["intervals"]):
         values[f"intervals.{size}.inside"] = of["inside"] / of["rows"]
         # What explain --op says is what the tables say.

@@ -13,8 +13,6 @@ std::string percent(double v) {
   return fmt::format("{:.1f}", 100 * v);
 }
 
-constexpr const char* kUnseen = "of those that lent the price no constant (MODEL 7.3)";
-
 std::string cell(const calib::RangeError& r) {
   return r.rows == 0
              ? "-"
@@ -74,6 +72,12 @@ io::OrderedJson spreads_json(const calib::PriceIntervals& all) {
   return out;
 }
 
+io::OrderedJson constants_json(const nccl::Constants& c) {
+  return {{"own_channel_us", c.own_channel_us},
+          {"batch_channel_us", c.batch_channel_us},
+          {"nvls_chunk_us", c.nvls_chunk_us}};
+}
+
 }  // namespace
 
 std::string machines_table(const calib::MachineReport& r) {
@@ -82,15 +86,11 @@ std::string machines_table(const calib::MachineReport& r) {
   for (const calib::MachineErrors& m : r.machines)
     out += line("\n{:<58}", fmt::format("{:.50} ({})", m.machine, m.tables),
                 [&](std::size_t k) { return fmt::format(" {:>18}", cell(m.ranges[k])); });
-  auto medians = [&](const char* what, calib::MedianOfMachines calib::OverMachines::*of) {
-    return line("\n{:<58}", what, [&](std::size_t k) {
-      const calib::MedianOfMachines& o = r.over[k].*of;
-      return fmt::format(
-          " {:>18}", fmt::format("{} ({}; {})", percent(o.median), o.machines, percent(o.shipped)));
-    });
-  };
-  out += medians("median of the machines (how many; shipped)", &calib::OverMachines::all);
-  out += medians(kUnseen, &calib::OverMachines::unseen);
+  out += line("\n{:<58}", "median of the machines (how many; shipped)", [&](std::size_t k) {
+    const calib::OverMachines& o = r.over[k];
+    return fmt::format(
+        " {:>18}", fmt::format("{} ({}; {})", percent(o.median), o.machines, percent(o.shipped)));
+  });
   return out + "\n\n" + spreads_text(r.intervals);
 }
 
@@ -108,15 +108,11 @@ std::string machines_markdown(const calib::MachineReport& r) {
     out += line("| {} |", fmt::format("{} | {}", report::markdown_cell(m.machine), m.tables),
                 [&](std::size_t k) { return fmt::format(" {} |", cell(m.ranges[k])); }) +
            "\n";
-  auto medians = [&](const char* what, calib::MedianOfMachines calib::OverMachines::*of) {
-    return line("| **{}** | |", what, [&](std::size_t k) {
-      const calib::MedianOfMachines& o = r.over[k].*of;
-      return fmt::format(" **{}** of {} (shipped {}) |", percent(o.median), o.machines,
-                         percent(o.shipped));
-    });
-  };
-  out += medians("median of the machines", &calib::OverMachines::all) + "\n";
-  out += medians(kUnseen, &calib::OverMachines::unseen);
+  out += line("| **{}** | |", "median of the machines", [&](std::size_t k) {
+    const calib::OverMachines& o = r.over[k];
+    return fmt::format(" **{}** of {} (shipped {}) |", percent(o.median), o.machines,
+                       percent(o.shipped));
+  });
   out += line("\n| {} | |", "worst", [&](std::size_t k) {
     return fmt::format(" {}, {} |", percent(r.over[k].worst),
                        report::markdown_cell(r.over[k].worst_machine));
@@ -135,23 +131,22 @@ io::OrderedJson machines_json(const calib::MachineReport& r) {
                         {"bias", e.bias},
                         {"shipped_median_error", e.shipped}});
     machines.push_back({{"name", m.machine},
-                        {"lent_a_constant", m.lent},
                         {"tables", m.tables},
+                        {"constants", constants_json(m.constants)},
                         {"ranges", ranges}});
   }
   io::OrderedJson over = io::OrderedJson::array();
   for (std::size_t k = 0; k < kSizeRanges.size(); ++k)
     over.push_back({{"sizes", kSizeRanges[k].what},
-                    {"machines", r.over[k].all.machines},
-                    {"median_error", r.over[k].all.median},
-                    {"shipped_median_error", r.over[k].all.shipped},
-                    {"unseen_machines", r.over[k].unseen.machines},
-                    {"unseen_median_error", r.over[k].unseen.median},
-                    {"unseen_shipped_median_error", r.over[k].unseen.shipped},
+                    {"machines", r.over[k].machines},
+                    {"median_error", r.over[k].median},
+                    {"shipped_median_error", r.over[k].shipped},
                     {"worst", r.over[k].worst},
                     {"worst_machine", r.over[k].worst_machine}});
-  return {
-      {"machines", machines}, {"over_machines", over}, {"intervals", spreads_json(r.intervals)}};
+  return {{"machines", machines},
+          {"over_machines", over},
+          {"constants", {{"shipped", constants_json({})}, {"of_all", constants_json(r.constants)}}},
+          {"intervals", spreads_json(r.intervals)}};
 }
 
 }  // namespace ddpsim::cli

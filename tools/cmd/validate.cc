@@ -226,7 +226,7 @@ void validate_collectives(Terminal& t, const ValidateFlags& flags) {
   if (format == "junit")
     throw InputError{"--format junit",
                      "is of validate without --collectives; here: table, json, md"};
-  const calib::MachineReport machines = calib::by_machine(tables.tables, report.tables);
+  const calib::MachineReport machines = calib::by_machine(tables.tables, report);
   auto json = [&] {
     io::OrderedJson j = collectives_json(report, executed);
     j.update(machines_json(machines));

@@ -82,6 +82,7 @@ struct Group {
   By<Pipeline, Pipe> pipes;          // all-reduce; PAT: all-gather
   std::vector<bool> to_memory;       // links_to_memory() (peers.h)
   By<Operation, Table> tables;       // cost_table() under the settings' version
+  Constants constants;
   int ranks() const { return static_cast<int>(devices.size()); }
 };
 

@@ -5,14 +5,6 @@
 #include "sim/topology/hop_routes.h"
 
 namespace ddpsim::nccl {
-namespace {
-
-// Microseconds of a host for each channel (MODEL.md 7.3).
-constexpr double kChannelsOwnWorkUs = 0.155;
-constexpr double kChannelsBatchUs = 0.05;
-
-}  // namespace
-
 int most_of_a_host(const Group& g) {
   std::size_t most = 0;
   for (const std::vector<int>& ranks : topology::ranks_by_host(*g.fabric, g.devices))
@@ -21,8 +13,9 @@ int most_of_a_host(const Group& g) {
 }
 
 Duration launches(const Group& g, const Profile& p, const Choice& choice, int gpus_per_process) {
-  double channel =
-      g.settings.version.has(Change::WorkSharedByChannels) ? kChannelsBatchUs : kChannelsOwnWorkUs;
+  double channel = g.settings.version.has(Change::WorkSharedByChannels)
+                       ? g.constants.batch_channel_us
+                       : g.constants.own_channel_us;
   return (p.host.launch + from_us(channel * choice.channels)) * gpus_per_process;
 }
 

@@ -27,6 +27,10 @@ void set_choice(Group& g, const Settings& settings) {
   g.settings = settings;
 }
 
+void set_constants(Group& g, const Constants& c) {
+  g.constants = c;
+}
+
 void set_tuned(Group& g, std::vector<Tuned> tuned) {
   g.settings.tuned = std::move(tuned);
 }

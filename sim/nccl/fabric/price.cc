@@ -142,11 +142,10 @@ double copy_rate(const Group& g) {
   return block_rate(g) / 2;
 }
 
-// Microseconds that a chunk takes to get going, which no other hides: a thread block copies the
-// heads' chunks one after another (MODEL.md 7.3).
-constexpr double kChunkUs = 0.62;
-// NCCL's latency of NVLS is of eight GPUs, and has the first chunk's in and out in it.
-constexpr double kWindowsChunksUs = 2 * 8 * kChunkUs;
+// NCCL's latency of NVLS is of eight GPUs, and has the first chunks' in and out in it.
+double windows_chunks_us(const Group& g) {
+  return 2 * 8 * g.constants.nvls_chunk_us;
+}
 
 }  // namespace
 
@@ -333,10 +332,11 @@ class Pricer {
       return hop.exists ? step(hop, c_.algorithm, message) : 0;
     };
     bool all_reduce = op_ == Operation::AllReduce;
-    auto switched = [&] { return std::max(0.0, latency(g_.window, 0) - kWindowsChunksUs); };
+    auto switched = [&] { return std::max(0.0, latency(g_.window, 0) - windows_chunks_us(g_)); };
     auto copied = [&] {
-      double each = 1 / (copy_rate(g_) * 1e3) + kChunkUs / static_cast<double>(c_.chunk);
-      return channels / each;
+      double of_head =
+          std::min(static_cast<double>(c_.chunk), size_ / channels / g_.system.heads());
+      return channels / (1 / (copy_rate(g_) * 1e3) + g_.constants.nvls_chunk_us / of_head);
     };
     switch (c_.algorithm) {
       case Algorithm::Tree:
