@@ -53,7 +53,7 @@ struct JobCollectives : JobFlows {
 
   std::vector<TaskId> add_messages(const Communicator& comm, const Op& op, const Price& price,
                                    const std::vector<TaskId>& arrive) {
-    const Profile& profile = prices_.profile_of(op.group);
+    const Profile& profile = prices_->profile_of(op.group);
     collective::FlowOfHop flow{
         [this, &comm](int from, int to, int nic) { return hop_flow(comm, from, to, nic); }};
     if (comm.nccl && price.pattern >= collective::kNcclPatterns) {

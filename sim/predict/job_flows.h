@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -36,7 +37,9 @@ struct JobFlows {
         profile_(profile),
         classes_(classes),
         options_(options),
-        prices_(comm, profile, options.level) {}
+        own_prices_(options.prices ? nullptr
+                                   : std::make_unique<Prices>(comm, profile, options.level)),
+        prices_(options.prices ? options.prices : own_prices_.get()) {}
 
   void make_flows() {
     if (cores_ != engine::kNone) make_core_flows();
@@ -125,6 +128,12 @@ struct JobFlows {
   // Whether computation needs cores that others may have: backend tcp sleeps it, unless it is real.
   bool computes_on_cores() const {
     return cores_ != engine::kNone && (options_.real_compute || program_.backend == Backend::Gloo);
+  }
+  // Every rank's operations take their durations, or longer by what they share.
+  bool same_for_all() const {
+    return memory_flow_.empty() && !computes_on_cores() &&
+           std::all_of(classes_.begin(), classes_.end(),
+                       [](const RankClass& c) { return c.factor == 1 && c.step_factors.empty(); });
   }
   void make_core_flows() {
     // A layer profile was taken of what runs; a capture says what the real model needs, which timed
@@ -249,7 +258,7 @@ struct JobFlows {
     return it->second;
   }
 
-  const Price& price_of(const Op& op) { return prices_.of(op); }
+  const Price& price_of(const Op& op) { return prices_->of(op); }
 
   Shared& shared_;
   TaskGraph& graph_;
@@ -284,7 +293,8 @@ struct JobFlows {
   std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;  // by devices
   std::map<const Communicator*, nccl::Flows> nccl_flows_;
   std::map<int, engine::ResourceId> socket_threads_;
-  Prices prices_;
+  std::unique_ptr<Prices> own_prices_;
+  Prices* prices_;
 };
 
 }  // namespace ddpsim::predict

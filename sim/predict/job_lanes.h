@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "sim/predict/implied.h"
 #include "sim/predict/job_servers.h"
 
 namespace ddpsim::predict {
@@ -34,26 +35,24 @@ struct JobLanes : JobServers {
   void prepare_for(const StepProgram& s) {
     if (&s == prepared_for_) return;
     prepared_for_ = &s;
-    awaited_ = awaited_ops(s);
     extra_deps_ = by_operation(s);
     durations_.clear();
     for (const Op& op : s.ops)
       durations_.push_back(price(op, s, program_, profile_, options_.level));
+    implied_ = !decides_ && !program_.servers && same_for_all()
+                   ? implied_launches(s, durations_, extra_deps_, lanes_)
+                   : std::vector<std::uint32_t>(s.ops.size(), kNoOp);
+    awaited_ = awaited_ops(s);
   }
 
-  static std::vector<StepProgram::ExtraDep> by_operation(const StepProgram& s) {
-    std::vector<StepProgram::ExtraDep> out = s.extra_deps;
-    std::stable_sort(out.begin(), out.end(),
-                     [](const auto& a, const auto& b) { return a.op < b.op; });
-    return out;
-  }
+  bool is_implied(std::uint32_t op, std::uint32_t dep) const { return implied_[op] == dep; }
 
   // Operations that another one names as a dependency.
   std::vector<std::uint8_t> awaited_ops(const StepProgram& s) const {
     std::vector<std::uint8_t> awaited(s.ops.size(), 0);
-    for (const Op& op : s.ops)
-      for (std::uint32_t d : op.dep)
-        if (d != kNoOp) awaited[d] = 1;
+    for (std::uint32_t i = 0; i < s.ops.size(); ++i)
+      for (std::uint32_t d : s.ops[i].dep)
+        if (d != kNoOp && !is_implied(i, d)) awaited[d] = 1;
     for (const auto& e : s.extra_deps) awaited[e.dep] = 1;
     awaited.back() = 1;
     if (!decides_) return awaited;
@@ -76,10 +75,10 @@ struct JobLanes : JobServers {
 
   void link_deps(const StepProgram& s, std::uint32_t i, const std::vector<Placed>& placed,
                  TaskId task) {
-    for (std::uint32_t d : s.ops[i].dep)
-      if (d != kNoOp) graph_.add_edge(placed[d].end, task);
-    if (s.extra_deps.empty()) return;
     bool prepared = &s == prepared_for_;  // what is decided meanwhile is not
+    for (std::uint32_t d : s.ops[i].dep)
+      if (d != kNoOp && !(prepared && is_implied(i, d))) graph_.add_edge(placed[d].end, task);
+    if (s.extra_deps.empty()) return;
     const std::vector<StepProgram::ExtraDep>& deps = prepared ? extra_deps_ : s.extra_deps;
     auto e = !prepared ? deps.begin()
                        : std::lower_bound(deps.begin(), deps.end(), i,
@@ -315,6 +314,7 @@ struct JobLanes : JobServers {
   std::vector<std::vector<TaskId>> step_ends_;
   const StepProgram* prepared_for_ = nullptr;  // the step whose facts follow
   std::vector<std::uint8_t> awaited_;          // by operation: another one names it as a dependency
+  std::vector<std::uint32_t> implied_;         // by operation: a dependency that is met anyway
   std::vector<StepProgram::ExtraDep> extra_deps_;  // by operation
   std::vector<Duration> durations_;                // by operation, before the class's factor
   std::vector<Pooled> queued_;

@@ -9,12 +9,11 @@
 namespace ddpsim::predict {
 
 std::vector<LinkBusy> link_use(const Program& program, const collective::Communicator& comm,
-                               const Profile& profile, Duration step) {
+                               const Profile& profile, Duration step, Prices& prices) {
   // By group and pattern.
   std::vector<std::vector<double>> work(1 + comm.groups.size());
   for (std::size_t g = 0; g < work.size(); ++g)
     work[g].resize(of_group(comm, static_cast<int>(g)).patterns.size());
-  Prices prices(comm, profile, Level::Mid);
   for (const Op& op : program.steady.ops) {
     if (!is_collective(op.kind)) continue;
     const collective::Price& price = prices.of(op);
@@ -43,7 +42,9 @@ std::vector<LinkBusy> link_use(const Question& q, Duration step, const Options& 
                     strategy::Steps::SteadyOnly);
   if (options.without) alter(*options.without, program, q.scenario.plan.system);
   Communicators own;
-  return link_use(program, (options.known ? *options.known : own).get(q, program), q.profile, step);
+  const collective::Communicator& comm = (options.known ? *options.known : own).get(q, program);
+  Prices prices(comm, q.profile, Level::Mid);
+  return link_use(program, comm, q.profile, step, prices);
 }
 
 }  // namespace ddpsim::predict

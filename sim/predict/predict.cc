@@ -49,6 +49,7 @@ struct Prepared {
   std::optional<StepProgram> undecided;  // the steady step as lowered, once `program` has what one
                                          // that was played decided
   const collective::Communicator* communicator = nullptr;
+  std::unique_ptr<Prices> prices;
   const collective::Communicator& comm() const { return *communicator; }
 };
 
@@ -63,6 +64,7 @@ Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Op
   if (options.without) alter(*options.without, r.program, q.scenario.plan.system);
   if (q.scenario.input && !options.program) strategy::feed(r.program, batch_times(q, level));
   r.communicator = &options.known->get(q, r.program);
+  r.prices = std::make_unique<Prices>(r.comm(), q.profile, level);
   return r;
 }
 
@@ -139,6 +141,7 @@ void play_alone(Played& p, const Question& q, SimulationOptions so, int steady_s
   const bool coordinated = p.prepared.program.coordination.has_value();
   const bool apart = p.prepared.program.servers && p.prepared.program.servers->apart();
   if (apart) so.fold_links = false;
+  so.prices = p.prepared.prices.get();
   const std::vector<RankClass> classes = classes_of(q.scenario, q.profile, so);
   so.steady_steps = apart         ? steps_apart(classes, p.prepared.program.servers->staleness)
                     : coordinated ? kCoordinatedSteps
@@ -364,7 +367,7 @@ void find_interval(const Question& q, const Options& options, Prediction& out) {
 
 LinkUse busiest_link(const Prepared& r, const Question& q, Duration step) {
   LinkUse best;
-  for (const LinkBusy& l : link_use(r.program, r.comm(), q.profile, step))
+  for (const LinkBusy& l : link_use(r.program, r.comm(), q.profile, step, *r.prices))
     if (l.busy > best.busy * (1 + 1e-9))
       best = {q.fabric.link_name(l.link), q.fabric.links()[l.link].bandwidth, l.busy};
   return best;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "sim/collective/price.h"
@@ -14,14 +15,14 @@ class Prices {
  public:
   // REQUIRES: both outlive it.
   Prices(const collective::Communicator& comm, const Profile& profile, Level level)
-      : comm_(comm),
-        profile_(profile),
-        of_hosts_(collective::between_hosts(profile)),
-        level_(level) {}
+      : comm_(comm), profile_(profile), level_(level) {
+    for (const collective::Communicator& group : comm.groups)
+      if (group.backend != comm.backend) of_hosts_ = collective::between_hosts(profile);
+  }
 
   // Of a group of Program::groups: what its collectives are priced by.
   const Profile& profile_of(std::uint8_t group) const {
-    return of_group(comm_, group).backend == comm_.backend ? profile_ : of_hosts_;
+    return of_group(comm_, group).backend == comm_.backend ? profile_ : *of_hosts_;
   }
 
   // REQUIRES: op communicates.
@@ -40,7 +41,7 @@ class Prices {
  private:
   const collective::Communicator& comm_;
   const Profile& profile_;
-  const Profile of_hosts_;
+  std::optional<Profile> of_hosts_;  // where a group has another backend
   Level level_;
   std::map<std::tuple<Operation, std::int64_t, DType, std::uint8_t>, collective::Price> prices_;
 };

@@ -209,6 +209,7 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
     theirs.spans = false;
     theirs.common_start = false;
     theirs.steady_steps = other.steady_steps;
+    theirs.prices = nullptr;
     theirs.warmup = own.warmup && other.warmup;
     jobs.emplace_back(shared, *other.program, *other.comm, profile, *other.classes, theirs);
   }

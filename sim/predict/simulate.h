@@ -17,6 +17,8 @@ namespace ddpsim::predict {
 enum class Fidelity : std::uint8_t { Collective, Message };
 const char* name_of(Fidelity f);
 
+class Prices;
+
 struct SimulationOptions {
   Fidelity fidelity = Fidelity::Collective;
   Level level = Level::Mid;
@@ -30,6 +32,7 @@ struct SimulationOptions {
   int steady_steps = 3;       // at least 2
   double plays_before = 1e9;  // backend tcp: how often its connections have carried a collective
                               // before; a job's have carried much
+  Prices* prices = nullptr;   // of the job at this level, to be kept; null: its own. No other job's
 };
 
 struct SimulatedStep {
