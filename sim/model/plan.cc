@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 #include <set>
+#include <string_view>
 
 #include "sim/model/system_checks.h"
 #include "sim/model/wrapping.h"
@@ -413,16 +414,18 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (p.gloo_algorithm != Algorithm::Ring && b != Backend::Gloo)
     return {"/plan/gloo_algorithm",
             std::string("is a knob of backend gloo, and the plan's backend is ") + name_of(b)};
-  std::set<std::string> names;
-  for (const Tensor& t : w.tensors) names.insert(t.name);
-  std::set<TensorIndex> arriving(w.arrival.begin(), w.arrival.end());
+  std::set<std::string_view> names;
+  if (!p.unused_parameters.empty())
+    for (const Tensor& t : w.tensors) names.insert(t.name);
+  std::vector<std::uint8_t> arrives(w.tensors.size());
+  for (TensorIndex t : w.arrival) arrives[t] = 1;
   std::set<std::string> unused(p.unused_parameters.begin(), p.unused_parameters.end());
   for (std::size_t i = 0; i < p.unused_parameters.size(); ++i)
     if (!names.count(p.unused_parameters[i]))
       return {"/plan/unused_parameters/" + std::to_string(i),
               "the workload has no parameter \"" + p.unused_parameters[i] + "\""};
   for (std::size_t i = 0; i < w.tensors.size(); ++i)
-    if (!arriving.count(static_cast<TensorIndex>(i))) unused.insert(w.tensors[i].name);
+    if (!arrives[i]) unused.insert(w.tensors[i].name);
   if (unused.size() == w.tensors.size())
     return {"/plan/unused_parameters", "no parameter is left that gets a gradient"};
   if (is_on_ddp(p.system) && !unused.empty() && !p.find_unused_parameters && !p.static_graph)
