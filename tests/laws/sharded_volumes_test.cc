@@ -18,6 +18,7 @@
 #include "sim/collective/price.h"
 #include "sim/predict/link_use.h"
 #include "sim/predict/lowered.h"
+#include "sim/predict/prices.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/fsdp.h"
 #include "tests/support/support.h"
@@ -52,8 +53,9 @@ struct Asked {
                          strategy::Steps::SteadyOnly);
     predict::Communicators known;
     const collective::Communicator& comm = known.get(q, program);
+    predict::Prices prices(comm, p, Level::Mid);
     double out = 0;
-    for (const predict::LinkBusy& l : predict::link_use(program, comm, p, kSecond)) {
+    for (const predict::LinkBusy& l : predict::link_use(program, comm, p, kSecond, prices)) {
       const std::string name = fabric.link_name(l.link);
       if (name.starts_with(begin) && name.find(part) != std::string::npos)
         out += l.busy * collective::link_rate(comm, p, Level::Mid, l.link) *
