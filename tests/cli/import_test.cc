@@ -215,7 +215,7 @@ TEST(Import, WhatIsShippedIsWhatTheImporterWrites) {
       EXPECT_EQ(value(s, "ranks"), run.collectives->ranks) << file;
     ++count;
   }
-  EXPECT_EQ(count, 41);
+  EXPECT_EQ(count, 43);
 }
 
 TEST(Import, ShowRunPrintsIt) {

@@ -21,10 +21,10 @@ struct PriceSpread {
   double low;
   double high;
 };
-inline constexpr std::array<PriceSpread, 4> kPriceSpread{{{"< 1 MiB", 0, 0.86, 1.77},
-                                                          {"1-16 MiB", 1 << 20, 0.88, 1.498},
-                                                          {"16-128 MiB", 16 << 20, 0.817, 1.291},
-                                                          {">= 128 MiB", 128 << 20, 0.818, 1.094}}};
+inline constexpr std::array<PriceSpread, 4> kPriceSpread{{{"< 1 MiB", 0, 0.838, 1.681},
+                                                          {"1-16 MiB", 1 << 20, 0.872, 1.442},
+                                                          {"16-128 MiB", 16 << 20, 0.86, 1.258},
+                                                          {">= 128 MiB", 128 << 20, 0.853, 1.095}}};
 
 inline std::size_t spread_index(std::int64_t bytes) {
   std::size_t out = 0;
