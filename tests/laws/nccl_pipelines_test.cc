@@ -297,8 +297,9 @@ TEST(NcclPipelines, PayLatenciesAndThreads) {
     EXPECT_NEAR(static_cast<double>(
                     nccl::price_of(*c.nccl, m.profile, Level::Mid, op, *choice, {8}).total.ps) /
                     1e6,
-                15.1, 0.5)
-        << name_of(op) << ": NCCL's 25 us, less the first chunks of eight heads in and out";
+                13.8 + 0.7 * (op == Operation::AllGather ? 1 : 8), 0.1)
+        << name_of(op) << ": NCCL's 25 us, less the first chunks of eight heads in and out; those "
+        << "that go in, of a gather a rank's own";
   }
   for (const char* algorithm : {"tree", "ring"}) {
     Machine m("hgx-h100", 1);
