@@ -50,8 +50,7 @@ struct MachineReport {
   std::array<OverMachines, kSizeRanges.size()> over;
   PriceIntervals intervals;
 };
-// `report`: of judge_collectives(tables). Tables that a profile was fitted to have
-// no say.
+// `report`: of judge_collectives(tables). Tables that a profile was fitted to have no say.
 MachineReport by_machine(const std::vector<CollectiveTable>& tables,
                          const CollectiveReport& report);
 

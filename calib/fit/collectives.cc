@@ -377,9 +377,8 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
     r.in_sample = in_sample(t.profile, t);
     for (const std::string& name : transports_of(t)) r.fits[name] = fits[t.machine][name];
     r.constants = constants[t.machine];
-    CollectiveTable as_others_say = t;
-    nccl::set_constants(*as_others_say.group, r.constants);
-    r.rows = predict_table(as_others_say, with_fits(t.profile, fits[t.machine]));
+    r.rows = predict_table(with_constants({t}, r.constants).front(),
+                           with_fits(t.profile, fits[t.machine]));
     std::array<std::vector<double>, kBands> ours;
     std::array<std::vector<double>, kBands> theirs;
     for (const CollectiveRow& row : r.rows) {
