@@ -5,6 +5,9 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
+#include <string_view>
+#include <tuple>
 
 #include "calib/fit/samples.h"
 
@@ -55,6 +58,63 @@ Term term_of(const std::vector<const CollectiveTable*>& tables, const char* prot
   return out;
 }
 
+constexpr std::string_view kRepeated = "loopback/";  // ddpsim_loopback.py: loopback/PLACE/OP
+constexpr std::string_view kBothWays = "/all_reduce";
+constexpr std::string_view kOneWay = "/reduce";  // of two ranks: one sends, and one receives
+
+bool is_repeat(const Sample& s) {
+  return s.op.starts_with(kRepeated) && !s.durations.empty() && s.parameters.count("ranks") &&
+         s.parameters.count("bytes") && s.parameters.count("cycle");
+}
+
+// One row for each place, cycle and size of `ranks`: the median of what its ranks read.
+std::vector<CollectiveRow> repeated_rows(const std::vector<const Run*>& repeats, int ranks,
+                                         std::string_view way) {
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t>, std::vector<double>> read;
+  for (const Run* run : repeats)
+    for (const Sample& s : run->samples) {
+      if (!is_repeat(s) || !s.op.ends_with(way) || s.parameters.at("ranks") != ranks) continue;
+      const std::int64_t bytes = s.parameters.at("bytes");
+      if (bytes < kLong) continue;
+      for (Duration d : s.durations)
+        read[{s.op, s.parameters.at("cycle"), bytes}].push_back(static_cast<double>(d.ps));
+    }
+  std::vector<CollectiveRow> out;
+  for (const auto& [what, times] : read) {
+    CollectiveRow row;
+    row.bytes = std::get<2>(what);
+    row.measured = Duration{std::llround(analysis::median(times))};
+    out.push_back(row);
+  }
+  return out;
+}
+
+// How many times as fast a rank is that only sends or only receives: reduces of two ranks beside
+// their all-reduces of the same size, which send and receive as much as that each. Nothing: not
+// told.
+std::optional<double> one_way_of(const std::vector<const Run*>& repeats) {
+  std::map<std::int64_t, std::vector<double>> both, one;
+  for (const CollectiveRow& r : repeated_rows(repeats, 2, kBothWays))
+    both[r.bytes].push_back(static_cast<double>(r.measured.ps));
+  for (const CollectiveRow& r : repeated_rows(repeats, 2, kOneWay))
+    one[r.bytes].push_back(static_cast<double>(r.measured.ps));
+  std::vector<double> ratios;
+  for (const auto& [bytes, times] : one)
+    if (auto b = both.find(bytes); b != both.end())
+      ratios.push_back(analysis::median(b->second) / analysis::median(times));
+  if (ratios.empty()) return {};
+  return std::clamp(std::round(100 * analysis::median(ratios)) / 100, 1.0, 2.0);
+}
+
+// The table that says what `protocol` runs as, of those that were forced to it.
+const CollectiveTable* long_rows(const std::vector<const CollectiveTable*>& tables,
+                                 const char* protocol) {
+  for (const CollectiveTable* t : tables)
+    if (t->run->collectives->protocol == protocol && !rows_of(*t, kLong, INT64_MAX).empty())
+      return t;
+  return nullptr;
+}
+
 // What `channels` blocks of the stand-in take from products and from what memory decides.
 void fit_hold(const std::vector<const Run*>& kernels, std::int64_t channels, TransportFit& out) {
   const Losses all = losses_beside(kernels);
@@ -77,6 +137,10 @@ void fit_hold(const std::vector<const Run*>& kernels, std::int64_t channels, Tra
 
 }  // namespace
 
+bool repeats_transport(const Run& run) {
+  return std::any_of(run.samples.begin(), run.samples.end(), is_repeat);
+}
+
 bool fits_transport(const CollectiveSetting& s) {
   bool known = s.protocol == "simple" || s.protocol == "ll";
   return s.op == "all_reduce" && s.algorithm == "ring" && known && s.ranks == s.hosts;
@@ -84,7 +148,8 @@ bool fits_transport(const CollectiveSetting& s) {
 
 TransportFit fit_transport(const Profile& base, const std::string& name,
                            std::vector<CollectiveTable> tables,
-                           const std::vector<const Run*>& kernels) {
+                           const std::vector<const Run*>& kernels,
+                           const std::vector<const Run*>& repeats) {
   TransportFit out;
   int fewest = std::numeric_limits<int>::max();
   for (const CollectiveTable& t : tables)
@@ -122,12 +187,18 @@ TransportFit fit_transport(const Profile& base, const std::string& name,
   auto require = [&](const Term& t, const char* what) {
     if (t.values.empty()) throw InputError{"fit", std::string("no forced ring tells its ") + what};
   };
+  std::vector<CollectiveRow> again = repeated_rows(repeats, fewest, kBothWays);
+  const CollectiveTable* longest = long_rows(seen, "simple");
+  if (longest)
+    for (CollectiveRow& row : again) row.choice = rows_of(*longest, kLong, INT64_MAX).back().choice;
   Term rate;
   Term simple;
   Term ll;
   for (int round = 0; round < 3; ++round) {  // latency is a little of a long one's time
     rate = term_of(seen, "simple", kLong, INT64_MAX, p, 1, 1e-3, efficiency);
     require(rate, "rate: Simple, 4 MiB and more");
+    for (const CollectiveRow& row : again)
+      rate.values.push_back(meet(*longest, row, p, 1, 1e-3, efficiency));
     efficiency(p, rate.median());
     simple = term_of(seen, "simple", 0, kShort, p, 0, kMostLatencyPs, latency);
     require(simple, "latency: Simple, below 64 KiB");
@@ -137,13 +208,23 @@ TransportFit fit_transport(const Profile& base, const std::string& name,
     ll_latency(p, ll.median());
   }
   auto rounded = [](double v) { return std::round(v * 1e4) / 1e4; };
-  section.efficiency = {rounded(analysis::percentile(rate.values, 0)), rounded(rate.median()),
-                        rounded(analysis::percentile(rate.values, 100))};
+  const double cut = again.empty() ? 0 : 10;  // in per cent
+  section.efficiency = {rounded(analysis::percentile(rate.values, cut)), rounded(rate.median()),
+                        rounded(analysis::percentile(rate.values, 100 - cut))};
+  if (const std::optional<double> one_way = one_way_of(repeats)) section.one_way = *one_way;
   section.basis = Evidence::Measured;
   std::string from;
   for (const CollectiveTable* t : seen) {
     from += (from.empty() ? "" : ", ") + t->run->key;
     p.fitted_from.push_back(t->run->key);
+  }
+  if (!again.empty()) {
+    std::string read;
+    for (const Run* run : repeats)
+      if (!repeated_rows({run}, fewest, kBothWays).empty())
+        read += (read.empty() ? "" : ", ") + run->key;
+    from +=
+        ", and " + std::to_string(again.size()) + " all-reduces read over minutes (" + read + ")";
   }
   const std::string& gpu = seen.front()->run->collectives->gpu;
   section.source = "ddpsim fit --backend nccl: latency_ps, ll_latency_ps and efficiency from " +
@@ -155,6 +236,9 @@ TransportFit fit_transport(const Profile& base, const std::string& name,
       "), a step " + number("%.1f", simple.median() / 1e6) + " us with Simple and " +
       number("%.1f", ll.median() / 1e6) + " us with LL; from " + std::to_string(seen.size()) +
       " of " + std::to_string(tables.size()) + " tables: " + from);
+  if (section.one_way != 1)
+    out.notes.push_back(way + ": a rank that only sends or only receives is " +
+                        number("%.2f", section.one_way) + " times as fast");
   std::int64_t channels = 0;
   for (const CollectiveTable* t : seen)
     for (const CollectiveRow& r : t->rows)

@@ -32,7 +32,12 @@ class Executor {
         timed_.pop();
         enter_work(t);
       }
-      rates_.pass([this](TaskId t) { end(t); });
+      now_ = rates_.pass(
+          sequence_, timeline_.part, [this] { return next_besides(); },
+          [this](TaskId t, std::int64_t now) {
+            now_ = now;
+            end(t);
+          });
     }
     timeline_.makespan = TimePoint{now_};
     timeline_.solves = rates_.solves();
@@ -45,6 +50,7 @@ class Executor {
     std::size_t known = timeline_.begin.size();
     timeline_.begin.resize(g_.size(), TimePoint{-1});
     timeline_.end.resize(g_.size(), TimePoint{-1});
+    timeline_.part.resize(g_.parts().size(), TimePoint{-1});
     rates_.grow();
     for (std::size_t h = holds_known_; h < g_.holds().size(); ++h)
       has_holds_ = has_holds_ || g_.holds()[h].hold.share > 0;
@@ -52,6 +58,12 @@ class Executor {
     holds_known_ = g_.holds().size();
     for (std::size_t t = known; t < g_.size(); ++t)
       if (g_.tasks()[t].pending == 0) ready_.push_back(static_cast<TaskId>(t));
+  }
+
+  // When something happens that Rates do not know of.
+  std::int64_t next_besides() const {
+    if (!ready_.empty()) return now_;
+    return timed_.empty() ? kForever : timed_.top().time;
   }
 
   void drain_ready() {

@@ -16,6 +16,7 @@ namespace ddpsim::engine {
 struct Timeline {
   std::vector<TimePoint> begin;   // start of the task's latency; {-1} = never started
   std::vector<TimePoint> end;     // {-1} = never ended
+  std::vector<TimePoint> part;    // start of each part; {-1} = never started
   std::uint64_t completions = 0;  // tasks that ended
   std::uint64_t solves = 0;       // times that rates were solved
   TimePoint makespan;

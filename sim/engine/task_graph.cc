@@ -1,6 +1,7 @@
 #include "sim/engine/task_graph.h"
 
 #include <cassert>
+#include <utility>
 
 namespace ddpsim::engine {
 
@@ -36,8 +37,19 @@ void TaskGraph::add_hold(TaskId first, TaskId last, Hold hold) {
   tasks_[last].holds = true;
 }
 
+PartId TaskGraph::add_part(TaskId task, double work, FlowId flow) {
+  Task& t = tasks_[task];
+  assert(work > 0 && flow != kNoFlow && t.flow != kNoFlow && !t.ended);
+  const auto part = static_cast<PartId>(parts_.size());
+  parts_.push_back({work, flow, part});
+  if (t.last_part != kNone) std::swap(parts_[part].next, parts_[t.last_part].next);
+  t.last_part = part;
+  return part;
+}
+
 TaskId TaskGraph::front_of(TaskId task, std::span<const std::uint32_t> edges, double work) {
-  assert(work > 0 && work < tasks_[task].work && tasks_[task].latency == 0);
+  assert(work > 0 && work < tasks_[task].work && tasks_[task].latency == 0 &&
+         tasks_[task].last_part == kNone);
   TaskId front = add_task({}, work, tasks_[task].flow);
   tasks_[task].work -= work;
   for (std::uint32_t e : edges) {

@@ -2,8 +2,8 @@
 // nothing about training.
 //
 // A task lives through: pending (predecessors, gate) -> latency (fixed time) -> work (rate decided
-// by sharing) -> done. Tasks with the same *kind of flow* (FlowSpec) that are active together
-// always run at the same rate, so they share one group in the solver.
+// by sharing), in one part or several -> done. Tasks with the same *kind of flow* (FlowSpec) that
+// are active together always run at the same rate, so they share one group in the solver.
 #pragma once
 
 #include <cassert>
@@ -18,6 +18,7 @@ namespace ddpsim::engine {
 using TaskId = std::uint32_t;
 using ResourceId = std::uint32_t;
 using FlowId = std::uint32_t;
+using PartId = std::uint32_t;
 inline constexpr FlowId kNoFlow = UINT32_MAX;
 inline constexpr std::uint32_t kNone = UINT32_MAX;
 
@@ -65,6 +66,13 @@ struct Task {
   bool notifies = false;  // the controller hears of its end
   bool holds = false;     // it begins or ends holds
   bool ended = false;     // of a graph that grows while it is played
+  PartId last_part = kNone;
+};
+// More work of a task, which begins when what comes before has ended.
+struct Part {
+  double work = 0;
+  FlowId flow = kNoFlow;
+  PartId next = kNone;  // in the order of the task; after the last the first
 };
 struct Edge {
   TaskId to;
@@ -101,6 +109,9 @@ class TaskGraph {
     f.last_edge = edge;
     ++tasks_[to].pending;
   }
+  // What another task that waits for this one only would do, at less cost: the part, too, ends at a
+  // picosecond of its own. REQUIRES: work > 0, the task has some, it has not started.
+  PartId add_part(TaskId task, double work, FlowId flow);
   // The task also waits until the controller releases it.
   void add_gate(TaskId task) { ++tasks_[task].pending; }
   // The controller hears of the task's end.
@@ -111,7 +122,7 @@ class TaskGraph {
   void lengthen(TaskId task, Duration d) { tasks_[task].latency += d.ps; }
   // A new task that does the first `work` of `task`, and waits in its stead for what it waits for
   // (`edges`: indices of all edges to it, of which the new one is the only one then). REQUIRES:
-  // 0 < work < the task's; it has no latency, no gate and no hold.
+  // 0 < work < the task's; it has no latency, no gate, no hold and one part.
   TaskId front_of(TaskId task, std::span<const std::uint32_t> edges, double work);
   void reserve(std::size_t tasks, std::size_t edges);
   // Of a graph that grows while it is played: the executor says what has ended. True: released.
@@ -125,6 +136,13 @@ class TaskGraph {
   std::span<const FlowSpec> flows() const { return flows_; }
   std::span<const Demand> demands() const { return demands_; }
 
+  // kNone: the task has no more parts. `part` kNone: what the task begins with.
+  PartId part_after(TaskId task, PartId part) const {
+    const PartId last = tasks_[task].last_part;
+    if (last == kNone || part == last) return kNone;
+    return parts_[part == kNone ? last : part].next;
+  }
+
   struct HoldEvent {
     TaskId task;
     bool at_end;
@@ -133,6 +151,7 @@ class TaskGraph {
   // Read by execute().
   const std::vector<Task>& tasks() const { return tasks_; }
   const std::vector<Edge>& edges() const { return edges_; }
+  const std::vector<Part>& parts() const { return parts_; }
   const std::vector<HoldEvent>& holds() const { return holds_; }
 
  private:
@@ -141,6 +160,7 @@ class TaskGraph {
   std::vector<FlowSpec> flows_;
   std::vector<Task> tasks_;
   std::vector<Edge> edges_;
+  std::vector<Part> parts_;
   std::vector<HoldEvent> holds_;
 };
 

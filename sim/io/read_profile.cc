@@ -42,8 +42,8 @@ Occasions read_occasions(const Reader& r) {
 TransportSection read_transport(const Reader& r) {
   r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "rendezvous_ps",
           "step_factor", "ll_max_bytes_per_s", "message_core_ps", "send_buffer_bytes",
-          "cpu_ps_per_byte", "efficiency", "host_memory", "thread_bytes_per_s", "table_residual",
-          "knots", "occasions"});
+          "cpu_ps_per_byte", "efficiency", "host_memory", "thread_bytes_per_s", "one_way",
+          "table_residual", "knots", "occasions"});
   TransportSection t;
   t.basis = read_basis(r);
   t.source = r.at("source").text();
@@ -71,6 +71,7 @@ TransportSection read_transport(const Reader& r) {
   t.efficiency = read_range(r.at("efficiency"));
   if (r.has("host_memory")) t.host_memory = read_range(r.at("host_memory"));
   if (r.has("thread_bytes_per_s")) t.thread_bytes_per_s = read_range(r.at("thread_bytes_per_s"));
+  if (r.has("one_way")) t.one_way = r.at("one_way").number();
   if (r.has("knots"))
     for (const Reader& k : r.at("knots").items()) {
       k.only({"chunk_bytes", "factor"});

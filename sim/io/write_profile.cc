@@ -100,6 +100,7 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     s["efficiency"] = range(t.efficiency);
     if (t.host_memory) s["host_memory"] = range(*t.host_memory);
     if (t.thread_bytes_per_s) s["thread_bytes_per_s"] = range(*t.thread_bytes_per_s);
+    if (t.one_way != 1) s["one_way"] = t.one_way;
     for (const Knot& k : t.knots)
       s["knots"].push_back({{"chunk_bytes", k.at}, {"factor", k.factor}});
     if (t.occasions) s["occasions"] = occasions(*t.occasions);

@@ -114,6 +114,8 @@ Problem validate(const Profile& p) {
         r && !(r->low >= 1e6 && r->low <= r->mid && r->mid <= r->high && r->high <= 1e12))
       return {path + "/thread_bytes_per_s",
               "low <= mid <= high, a million to a million million bytes a second"};
+    if (!(t.one_way >= 1 && t.one_way <= 2))
+      return {path + "/one_way", "1 (as fast as one that does both) to 2"};
     if (!(t.step_factor >= 0.01 && t.step_factor <= 100))
       return {path + "/step_factor", "a factor is 0.01 to 100"};
     if (t.launch.ps < 0 || t.latency.ps < 0) return {path, "times are not negative"};

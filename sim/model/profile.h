@@ -121,6 +121,8 @@ struct TransportSection {
                                      // and write there at once; absent = efficiency
   std::optional<Range> thread_bytes_per_s;  // NCCL, sockets: what one thread sends while it
                                             // receives as much; absent = no limit
+  double one_way = 1;  // NCCL: how many times as fast a rank is that only sends or only receives,
+                       // where one thread copies both (between ranks of one host); 1 to 2
   std::vector<Knot> knots;             // correction of the transfer by bytes per step and channel
   std::optional<Occasions> occasions;  // of latency and message_core; absent = seen on one at most
 };

@@ -132,8 +132,9 @@ struct JobFlows {
   // Every rank's operations take their durations, or longer by what they share.
   bool same_for_all() const {
     return memory_flow_.empty() && !computes_on_cores() &&
-           std::all_of(classes_.begin(), classes_.end(),
-                       [](const RankClass& c) { return c.factor == 1 && c.step_factors.empty(); });
+           std::all_of(classes_.begin(), classes_.end(), [this](const RankClass& c) {
+             return c.factor == classes_.front().factor && c.step_factors.empty();
+           });
   }
   void make_core_flows() {
     // A layer profile was taken of what runs; a capture says what the real model needs, which timed

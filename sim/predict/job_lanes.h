@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "sim/predict/implied.h"
-#include "sim/predict/job_servers.h"
+#include "sim/predict/job_steps.h"
 
 namespace ddpsim::predict {
 
@@ -15,76 +14,28 @@ struct Placed {
   engine::TaskId ready = kNoTask;  // its begin is when the operation could start
   engine::TaskId begin = kNoTask;
   engine::TaskId end = kNoTask;
-  std::int64_t begin_offset = 0;  // within a chain task, from its begin; -1 = the task's own end
-  std::int64_t end_offset = -1;
+  // Within a chain of fixed operations, from its begin; or one of the below.
+  std::int64_t begin_offset = 0;
+  std::int64_t end_offset = kEnds;
+  engine::PartId part = engine::kNone;  // of a chain of kernels; none: what the task begins with
+  static constexpr std::int64_t kEnds = -1;    // where the task does
+  static constexpr std::int64_t kOfPart = -2;  // where its part begins or ends
 };
 
 // Stream lanes are edges from one operation to the next. A collective is, per class, ready ->
 // (picked up by a worker) -> wait for all classes -> phases of latency and transfer -> done.
-// Consecutive fixed operations that nobody else waits for are built as one task.
-struct JobLanes : JobServers {
+// Consecutive fixed operations, or kernels, that nobody else waits for are built as one task.
+struct JobLanes : JobSteps {
   JobLanes(Shared& shared, const Program& program, const Communicator& comm, const Profile& profile,
            const std::vector<RankClass>& classes, const SimulationOptions& options)
-      : JobServers(shared, program, comm, profile, classes, options),
-        lanes_(kLanes + program.streams.size()) {
+      : JobSteps(shared, program, comm, profile, classes, options) {
     for (const Op& op : program.steady.ops)
       if (is_input(op.kind) && number_of(op.lane) >= kLanes) input_lane_ = number_of(op.lane);
   }
 
-  // The step whose operations follow.
-  void prepare_for(const StepProgram& s) {
-    if (&s == prepared_for_) return;
-    prepared_for_ = &s;
-    extra_deps_ = by_operation(s);
-    durations_.clear();
-    for (const Op& op : s.ops)
-      durations_.push_back(price(op, s, program_, profile_, options_.level));
-    implied_ = !decides_ && !program_.servers && same_for_all()
-                   ? implied_launches(s, durations_, extra_deps_, lanes_)
-                   : std::vector<std::uint32_t>(s.ops.size(), kNoOp);
-    awaited_ = awaited_ops(s);
-  }
-
-  bool is_implied(std::uint32_t op, std::uint32_t dep) const { return implied_[op] == dep; }
-
-  // Operations that another one names as a dependency.
-  std::vector<std::uint8_t> awaited_ops(const StepProgram& s) const {
-    std::vector<std::uint8_t> awaited(s.ops.size(), 0);
-    for (std::uint32_t i = 0; i < s.ops.size(); ++i)
-      for (std::uint32_t d : s.ops[i].dep)
-        if (d != kNoOp && !is_implied(i, d)) awaited[d] = 1;
-    for (const auto& e : s.extra_deps) awaited[e.dep] = 1;
-    awaited.back() = 1;
-    if (!decides_) return awaited;
-    for (std::uint32_t made : s.made_by)
-      if (made != kNoOp) awaited[made] = 1;
-    for (std::size_t i = 0; i < s.ops.size(); ++i)
-      if (is_request(s.ops[i].kind) || waits_for_requests(s.ops[i].kind)) awaited[i] = 1;
-    return awaited;
-  }
-
-  Duration duration_of(std::uint32_t op, std::size_t c, int steady_index) const {
-    Duration d = durations_[op];
-    if (is_input(prepared_for_->ops[op].kind)) return d;  // no slow rank's
-    const RankClass& rc = classes_[c];
-    double f = rc.factor;
-    if (steady_index >= 0 && static_cast<std::size_t>(steady_index) < rc.step_factors.size())
-      f *= rc.step_factors[static_cast<std::size_t>(steady_index)];
-    return f == 1 ? d : scale(d, f);
-  }
-
   void link_deps(const StepProgram& s, std::uint32_t i, const std::vector<Placed>& placed,
                  TaskId task) {
-    bool prepared = &s == prepared_for_;  // what is decided meanwhile is not
-    for (std::uint32_t d : s.ops[i].dep)
-      if (d != kNoOp && !(prepared && is_implied(i, d))) graph_.add_edge(placed[d].end, task);
-    if (s.extra_deps.empty()) return;
-    const std::vector<StepProgram::ExtraDep>& deps = prepared ? extra_deps_ : s.extra_deps;
-    auto e = !prepared ? deps.begin()
-                       : std::lower_bound(deps.begin(), deps.end(), i,
-                                          [](const auto& d, auto op) { return d.op < op; });
-    for (; e != deps.end() && (!prepared || e->op == i); ++e)
-      if (e->op == i) graph_.add_edge(placed[e->dep].end, task);
+    for_each_dep(s, i, [&](std::uint32_t d) { graph_.add_edge(placed[d].end, task); });
   }
 
   void add_local(const StepProgram& s, std::uint32_t i, std::size_t c, int steady_index,
@@ -99,20 +50,27 @@ struct JobLanes : JobServers {
     bool shares_device = shares_memory || on_cores ||
                          (!device_[0].empty() && on_device(op.lane) && is_compute(op.kind));
     bool begins = i == 0 && program_.servers;  // its step, with others
-    bool waits = op.dep[0] != kNoOp || (decides_ && waits_for_requests(op.kind)) || begins;
+    const bool waits = begins || waits_itself(s, i);
     TaskId tail = streamed ? tails_[c][lane] : kNoTask;
     Placed& p = placed[i];
-    if (streamed && !waits && !shares_device && tail != kNoTask && is_open(c, lane, tail)) {
-      p.begin_offset = graph_.tasks()[tail].latency;
-      graph_.lengthen(tail, d);
-      p.end_offset = graph_.tasks()[tail].latency;
+    const bool kernel = shares_device && !shares_memory && !on_cores && d.ps > 0;
+    const engine::FlowId flow = kernel ? device_flow_[moves_memory(op)][c] : engine::kNoFlow;
+    if (streamed && !waits && (kernel || !shares_device) && tail != kNoTask &&
+        is_open(c, lane, tail) && kernel == (graph_.tasks()[tail].flow != engine::kNoFlow)) {
       p.ready = p.begin = p.end = tail;
+      if (kernel) {
+        p.part = graph_.add_part(tail, static_cast<double>(d.ps), flow);
+        p.begin_offset = p.end_offset = Placed::kOfPart;
+      } else {
+        p.begin_offset = graph_.tasks()[tail].latency;
+        graph_.lengthen(tail, d);
+        p.end_offset = graph_.tasks()[tail].latency;
+      }
     } else {
-      TaskId t = shares_memory               ? copy(op, d - core_time(op, s, profile_), c)
-                 : on_cores                  ? compute(d, c)
-                 : shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps),
-                                                               device_flow_[moves_memory(op)][c])
-                                             : graph_.add_fixed(d);
+      TaskId t = shares_memory ? copy(op, d - core_time(op, s, profile_), c)
+                 : on_cores    ? compute(d, c)
+                 : kernel      ? graph_.add_task({}, static_cast<double>(d.ps), flow)
+                               : graph_.add_fixed(d);
       TaskId begin = shares_memory ? after_core(op, s, c, t) : t;
       if (tail != kNoTask) graph_.add_edge(tail, begin);
       // What was made ahead while the first steps lasted is used up sooner or later.
@@ -122,15 +80,16 @@ struct JobLanes : JobServers {
       if (begins) wait_for_clock(begin, step_ends_);
       p.ready = p.begin = begin;
       p.end = t;
+      p.part = engine::kNone;
       p.begin_offset = 0;
-      p.end_offset = shares_device ? -1 : d.ps;
+      p.end_offset = kernel ? Placed::kOfPart : shares_device ? Placed::kEnds : d.ps;
       if (streamed) tails_[c][lane] = t;
-      if (streamed && !shares_device) set_open(c, lane, t);
+      if (streamed && (kernel || !shares_device)) set_open(c, lane, t);
     }
     // Told from when the host began to wait.
     if (is_input(op.kind) && op.lane == Lane::Host && tail != kNoTask) {
       p.begin = tail;
-      p.begin_offset = -1;
+      p.begin_offset = Placed::kEnds;
     }
     if (awaited_[i] && streamed) close(c, lane);
     if (!streamed) keep_worker(s, op, c, placed, p.end);
@@ -220,7 +179,7 @@ struct JobLanes : JobServers {
       p.begin = done[c];
       p.end = done[c];
       p.begin_offset = 0;
-      p.end_offset = -1;
+      p.end_offset = Placed::kEnds;
     }
   }
   bool is_exchange(const Op& op) const {
@@ -252,9 +211,9 @@ struct JobLanes : JobServers {
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       Placed& p = placed[c][i];
       p.begin = by_message ? arrive[c] : first;
-      p.begin_offset = by_message && waits ? -1 : 0;
+      p.begin_offset = by_message && waits ? Placed::kEnds : 0;
       p.end = done[c];
-      p.end_offset = -1;
+      p.end_offset = Placed::kEnds;
       if (pooled) {
         picked_.push_back({done[c], static_cast<std::uint32_t>(c), kNoTask});
       } else {
@@ -306,20 +265,13 @@ struct JobLanes : JobServers {
     TaskId pickup;  // kNoTask: the task is an end
   };
 
-  std::size_t lanes_ = kLanes;
   std::size_t input_lane_ =
       kLanes + kMostStreams;                // that batches are made on; none has this number
   std::vector<std::vector<TaskId>> tails_;  // by class: last task of each lane
   std::vector<TaskId> open_;                // chain that may still grow, by class and lane
   std::vector<std::vector<TaskId>> step_ends_;
-  const StepProgram* prepared_for_ = nullptr;  // the step whose facts follow
-  std::vector<std::uint8_t> awaited_;          // by operation: another one names it as a dependency
-  std::vector<std::uint32_t> implied_;         // by operation: a dependency that is met anyway
-  std::vector<StepProgram::ExtraDep> extra_deps_;  // by operation
-  std::vector<Duration> durations_;                // by operation, before the class's factor
   std::vector<Pooled> queued_;
   std::vector<Pooled> picked_;
-  const bool decides_ = program_.coordination.has_value();  // operations are decided meanwhile
 };
 
 }  // namespace ddpsim::predict

@@ -398,6 +398,16 @@ LayerTimes layer_times(const Workload& w, const Profile& p, Level level) {
   return out;
 }
 
+std::optional<Duration> copies_time(const Profile& p, Level level, std::int64_t traffic,
+                                    std::int64_t kernels) {
+  if (is_core(*p.costs)) return std::nullopt;
+  const MemoryCost* c = find_memory(*p.costs, "mul_scalar", false, false, false);
+  if (!c) return std::nullopt;
+  const double ps =
+      memory_ps(static_cast<double>(traffic), static_cast<double>(kernels), *c, *p.costs);
+  return Duration{static_cast<std::int64_t>(std::ceil(at_level(ps, c->spread, level)))};
+}
+
 std::optional<Duration> optimizer_time(const Workload& w, const Profile& p, Level level) {
   const Optimizer& o = w.optimizer;
   if (o.kind == Optimizer::Kind::Lamb) return std::nullopt;

@@ -37,6 +37,12 @@ struct LayerTimes {
 // REQUIRES: p.costs, w described.
 LayerTimes layer_times(const Workload& w, const Profile& p, Level level);
 
+// Of kernels that read and write `traffic` bytes between them and compute next to nothing (copies
+// into buckets and out of them): as a tensor times a number. nullopt: not measured.
+// REQUIRES: p.costs.
+std::optional<Duration> copies_time(const Profile& p, Level level, std::int64_t traffic,
+                                    std::int64_t kernels);
+
 // nullopt: not measured. REQUIRES: p.costs.
 std::optional<Duration> optimizer_time(const Workload& w, const Profile& p, Level level);
 

@@ -14,6 +14,7 @@
 #include "sim/nccl/fabric/messages.h"
 #include "sim/predict/given_program.h"
 #include "sim/predict/joint_spread.h"
+#include "sim/predict/known_times.h"
 #include "sim/predict/link_use.h"
 #include "sim/predict/lowered.h"
 #include "sim/predict/measured_step.h"
@@ -56,7 +57,9 @@ struct Prepared {
 // REQUIRES: options.known
 Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options) {
   Prepared r;
-  r.times = step_times(q.workload, q.profile, level, gathered_in(q.scenario.plan));
+  const std::optional<DType> weights = gathered_in(q.scenario.plan);
+  r.times = options.times ? options.times->of(q.workload, q.profile, level, weights)
+                          : step_times(q.workload, q.profile, level, weights);
   if (options.program)
     r.program = *options.program;
   else

@@ -31,6 +31,7 @@ struct Question {
 };
 
 enum class Mechanism : std::uint8_t;  // mechanisms.h
+class KnownTimes;                     // known_times.h
 
 // NCCL's searches of several threads. Stays where it is.
 class SharedSearches {
@@ -97,6 +98,7 @@ struct Options {
                                      // its stand_in() (given_program.h) or what it was lowered from
   Communicators* known =
       nullptr;  // of this fabric and profile, from questions before this one; null = none
+  KnownTimes* times = nullptr;  // the same of a workload and a profile
 };
 
 struct LinkUse {

@@ -143,6 +143,8 @@ namespace {
 
 // Of kernels that only move bytes.
 Duration memory_time(const Profile& p, Level level, std::int64_t traffic, std::int32_t kernels) {
+  if (p.costs)
+    if (std::optional<Duration> d = copies_time(p, level, traffic, kernels)) return *d;
   return std::max(
       p.memory.kernel * kernels,
       stretched(p.memory.stretch, {ceil_ps(static_cast<double>(traffic), memory_rate(p, level))}));

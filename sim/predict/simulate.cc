@@ -141,6 +141,15 @@ class Simulator : JobCoordination {
     auto at_offset = [&](TaskId t, std::int64_t offset) {
       return offset < 0 ? timeline.end[t] : TimePoint{timeline.begin[t].ps + offset};
     };
+    auto begin_of = [&](const Placed& p) {
+      return p.begin_offset == Placed::kOfPart ? timeline.part[p.part]
+                                               : at_offset(p.begin, p.begin_offset);
+    };
+    auto end_of = [&](const Placed& p) {
+      if (p.end_offset != Placed::kOfPart) return at_offset(p.end, p.end_offset);
+      const engine::PartId next = graph_.part_after(p.end, p.part);
+      return next == engine::kNone ? timeline.end[p.end] : timeline.part[next];
+    };
     int step = static_cast<int>(kinds_.size()) - 1;
     out.spans_from = step > 0 ? out.steps[static_cast<std::size_t>(step - 1)].end : TimePoint{0};
     // Of ranks in steps of their own, the one that ends last.
@@ -151,12 +160,13 @@ class Simulator : JobCoordination {
         if (timeline.end[step_ends_.back()[c]] > timeline.end[step_ends_.back()[only]]) only = c;
       out.spans_from = timeline.end[step_begins_.back()[only]];
     }
+    out.spans.reserve((only < classes_.size() ? 1 : classes_.size()) * recorded.ops.size());
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       if (only < classes_.size() && c != only) continue;
       for (std::uint32_t i = 0; i < recorded.ops.size(); ++i) {
         const Op& op = recorded.ops[i];
         const Placed& p = record[c][i];
-        Span span;
+        Span& span = out.spans.emplace_back();
         span.step = step;
         span.actor = classes_[c].ranks.front();
         span.count = static_cast<int>(classes_[c].ranks.size());
@@ -167,11 +177,10 @@ class Simulator : JobCoordination {
           span.tensors = tensors_of(program_, recorded, i);
         }
         span.bytes = op.bytes;
-        span.begin = at_offset(p.begin, p.begin_offset);
-        span.end = at_offset(p.end, p.end_offset);
+        span.begin = begin_of(p);
+        span.end = end_of(p);
         span.ready = is_collective(op.kind) ? timeline.begin[p.ready] : span.begin;
         if (is_collective(op.kind)) span.algorithm = price_of(op).algorithm;
-        out.spans.push_back(std::move(span));
       }
     }
   }

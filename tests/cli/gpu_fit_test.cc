@@ -54,7 +54,7 @@ TEST(FitOfGpus, TheShippedProfilesAreWhatItMakes) {
 // What as many blocks take as its collectives have is not scaled by channels once more.
 TEST(FitOfGpus, OfOneGpuHoldsWhatItsChannelsTook) {
   Outcome o = ddpsim({"fit", "--backend", "nccl", "--base", "h100-sxm.datasheet", "--name", "one",
-                      "--runs", source_path("calib/gpu-runs/h100-sxm"), "--format", "json"});
+                      "--runs", source_path("calib/gpu-runs/h100-sxm-2"), "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
   const io::Json held = io::parse_json(o.out, "fit")["interference"];
   EXPECT_EQ(held["basis"], "measured");

@@ -92,10 +92,13 @@ def pipes(ddpsim, folder):
         ["import", "nccl-topo", "/proc/kmsg"],
         ["validate", "--budget", str(pipe)],
     ]
+    # A pipe of their own: who looks at the other one is a reader while it does.
+    unread = folder / "unread"
+    os.mkfifo(unread)
     outputs = [
-        [*PREDICT, "--out", str(pipe)],
-        [*SWEEP, "--out", str(pipe)],
-        [*PREDICT, "--html", str(pipe)],
+        [*PREDICT, "--out", str(unread)],
+        [*SWEEP, "--out", str(unread)],
+        [*PREDICT, "--html", str(unread)],
     ]
     running = [
         (

@@ -14,6 +14,7 @@ import { fill, odd, sweep, tune } from "./samples.mjs";
 const ddpsim = resolve(process.argv[2]);
 const folder = resolve(process.argv[3]);
 const kOpenMs = 3000;
+const kWorkMs = 320; // what slowness() does, on that machine
 
 const skip = (why) => {
   console.log(`page.smoke: skipped: ${why}`);
@@ -197,16 +198,31 @@ async function open(name, colorScheme = "light") {
   return page;
 }
 
-// Of a page that must open fast: the best of three, for a machine that has other work.
+// How many times as long a fixed piece of work takes in this browser now as on the machine that
+// kOpenMs is of; no less than 1.
+async function slowness(page) {
+  const ms = await page.evaluate(() => {
+    const begin = performance.now();
+    const all = new Float64Array(2_000_000);
+    for (let i = 0; i < all.length; ++i) all[i] = (i * 2654435761) % 1000003;
+    all.sort();
+    return performance.now() - begin;
+  });
+  return Math.max(1, ms / kWorkMs);
+}
+
+// Of a page that must open fast: the best of three, each by how slow the machine was then.
 async function openFast(name) {
-  let page = await open(name);
-  for (let again = 0; again < 2 && page.ms > kOpenMs; ++again) {
-    const { ms } = page;
-    await page.close();
-    page = await open(name);
-    page.ms = Math.min(ms, page.ms);
+  let best;
+  for (let again = 0; again < 3 && !(best?.ms <= kOpenMs); ++again) {
+    let page = await open(name);
+    const slow = await slowness(page);
+    console.log(`page.smoke: ${name}: ${page.ms.toFixed(0)} ms, ${slow.toFixed(2)} times as slow`);
+    page.ms /= slow;
+    if (!best || page.ms < best.ms) [best, page] = [page, best];
+    await page?.close();
   }
-  return page;
+  return best;
 }
 
 const at = (object, path) => path.split(".").reduce((o, key) => o?.[key], object);

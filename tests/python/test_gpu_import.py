@@ -3,6 +3,7 @@
 import importlib.machinery
 import importlib.util
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -41,6 +42,74 @@ def run(date, ranks=1, step_ms=10.0, busy_ms=None):
 
 
 class Import(unittest.TestCase):
+    def test_the_link_is_as_fast_as_it_was_beside_the_steps(self):
+        record = run("1", ranks=4)
+        section = {"latency_ps": 1000, "efficiency": {"low": 0.4, "mid": 0.5, "high": 0.6}}
+        profile = {"transports": {"loopback": section}}
+        self.assertIsNone(gpu.link_beside(record, profile))
+        # 1.5 times 4,000 bytes each way in 1,000 and in 3,000 ps beside six steps of 1,000 ps.
+        for after, ps in ((0, 7000), (1, 9000)):
+            for rank in range(4):
+                parameters = {"rank": rank, "bytes": 4000, "after": after}
+                record["samples"].append(
+                    {"op": "one_gpu_all_reduce", "parameters": parameters, "durations_ps": [ps] * 3}
+                )
+        self.assertEqual(gpu.link_beside(record, profile), "64000.000Gb/s")
+        self.assertIsNone(gpu.link_beside(record, None))
+
+    def test_what_is_no_archive_is_a_sentence(self):
+        with tempfile.NamedTemporaryFile(suffix=".tar.gz") as junk:
+            junk.write(b"junk")
+            junk.flush()
+            for words, why in (
+                ([junk.name], "no archive"),
+                ([junk.name + "x"], "no such file"),
+            ):
+                done = subprocess.run(
+                    [ROOT / "tools/gpu_import", *words, "--name", "x", "--cluster", "hgx-h100"],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(why, done.stderr.splitlines()[-1])
+
+    def test_a_sharded_model_is_as_long_as_its_ranks_took_without_shards(self):
+        layers = {"forward_ps": 40, "backward_ps": 60, "optimizer_ps": 5, "ready_ps": [3, 50]}
+        record = {"layers": {**layers, "ranks": 2, "arrival": [1, 0]}}
+        times = {"forward_ps": 20, "backward_ps": 30, "optimizer_ps": 9, "ready_ps": [1, 20]}
+        parts = [{"forward_ps": 8, "host_forward_ps": 3}, {"forward_ps": 12}]
+        times |= {"host_forward_ps": 6, "layers": parts, "raw": {}}
+        captures = [{"name": f"gpt-b{b}-bf16", "batch": b, "times": times} for b in (16, 4)]
+        name = "torch-gpt-b2-bf16-fsdp22-n2"
+        made = gpu.workload_of_shards({name: record, "torch-gpt-b2-bf16-n2": record}, captures)
+        self.assertEqual(list(made), [name])
+        self.assertEqual(made[name]["batch"], 2)
+        got = made[name]["times"]
+        self.assertEqual({k: got[k] for k in layers}, layers)
+        self.assertEqual([p["forward_ps"] for p in got["layers"]], [16, 24])
+        self.assertEqual(got["layers"][0]["host_forward_ps"], 3)
+        self.assertIn("gpt-b4-bf16", got["notes"][1])
+        self.assertNotIn("raw", got)
+        self.assertEqual(times["layers"][0]["forward_ps"], 8)
+
+    def test_the_plan_of_shards_is_what_their_name_says(self):
+        self.assertEqual(gpu.plan_of_shards("", "bf16"), [])
+        self.assertEqual(gpu.plan_of_shards("-zero1", "bf16"), ["--plan", "zero_redundancy"])
+        self.assertIn("reshard_after_forward=true", gpu.plan_of_shards("-fsdp21", "tf32"))
+        halves = gpu.plan_of_shards("-fsdp22", "bf16")
+        for said in ("reshard_after_forward=false", "param_dtype=bfloat16", "reduce_dtype=float32"):
+            self.assertIn(said, halves)
+
+    def test_records_with_the_profiler_are_of_a_process_of_their_own(self):
+        name = "torch-bert-base-b16-bf16-cap1-nhwc-n1"
+        self.assertEqual(gpu.NAME.fullmatch(name + "-profiled")[6], "-profiled")
+        runs = {name: run("2", busy_ms=9), name + "-profiled": run("1", busy_ms=9)}
+        self.assertEqual(gpu.after_profiler(runs), set())
+        workload, why = gpu.question(name + "-profiled", runs[name], Path("/"))
+        self.assertIsNone(workload)
+        self.assertIn("torch.profiler", why)
+
     def test_what_follows_the_profiler_counts_only_where_the_gpu_decided(self):
         runs = {
             "a": run("1", busy_ms=2),
@@ -261,18 +330,32 @@ class Readme(unittest.TestCase):
         readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
         steps = re.search(
             (
-                r"(\d+) steps of 2 machines: median \|error\| ([\d.]+) %, largest ([\d.]+) %. The"
-                r" interval holds (\d+)"
+                r"(\d+) steps of 3 machines: median \|error\| ([\d.]+) %, largest ([\d.]+) %. The"
+                r" interval holds (\d+) of them. DDP's overhead: (\d+) % off"
             ),
             report,
         )
-        self.assertEqual((steps[1], steps[4]), ("7", "1"))
-        self.assertIn("seven steps so far", readme)
-        self.assertIn("it holds one of the seven", readme)
+        self.assertEqual(steps[1], steps[4])
+        self.assertIn(f"On GPUs there are {steps[1]} steps", readme)
+        aside = re.findall(r"decides: (\d+) % off at the median, \d+ at most; (\d+) in", report)
+        said = sorted((int(off) for off, _ in aside))
+        self.assertIn("they are {}, {} and {} % off at the median".format(*said), readme)
+        self.assertIn(f"their intervals hold {sum(int(n) for _, n in aside)}.", readme)
+        for machine in ("h100-sxm", "h200-sxm"):
+            off, held = re.search(
+                machine + r", which lent nothing: .*? median \|error\| ([\d.]+) %.*?\((\d+) %\)",
+                report,
+            ).groups()
+            self.assertIn(f"{off} % on an {machine[:4].upper()}", readme)
+            self.assertIn(f"{held} %", readme)
         self.assertIn(
-            f"within {float(steps[2]):.1f} % at the median and {float(steps[3]):.1f} % at most",
+            f"within {float(steps[2]):.1f} % at the median and {float(steps[3]):.1f} % at most,"
+            f" inside the interval; DDP's own overhead is {steps[5]} % off",
             readme,
         )
+        told = re.search(r"beside the steps: (\d+) steps, .*? median \|error\| ([\d.]+) %", report)
+        self.assertIn(f"{told[1]} steps of DDP with the link as it was measured", readme)
+        self.assertIn(f"are {told[2]} % off at the median", readme)
         every = re.search(
             (
                 r"Of (\d+) captures, .*? is -(\d+) % off at the median, the measured one ([\d.]+) %"

@@ -251,6 +251,30 @@ TEST(PriceOf, ACopyIsItsTrafficOrItsKernels) {
   EXPECT_EQ(Priced().of(op), 6'000'200);
 }
 
+// Where operators were measured: each kernel's fixed time, and the traffic beside it.
+TEST(PriceOf, ACopyOfAMeasuredGpuIsItsFixedTimesAndItsTraffic) {
+  Priced s;
+  KernelCosts& k = s.p.costs.emplace();
+  k.sms = 100;
+  k.bandwidth_bytes_per_s = 1e12;
+  k.memory.push_back({"mul_scalar", false, false, false, Duration{3'000'000}, 0.8, {0.9, 1.5}});
+  Op op;
+  op.kind = test::kind_of_op("copy_out/w");
+  op.cost = Cost::Memory;
+  op.kernels = 2;
+  op.traffic = 8'000'000;  // 10 us at 0.8 TB/s
+  EXPECT_EQ(s.of(op), 16'000'000);
+  EXPECT_EQ(s.of(op, Level::Low), 24'000'000);
+  EXPECT_EQ(s.of(op, Level::High), 14'400'000);
+  op.traffic = 0;
+  EXPECT_EQ(s.of(op), 6'000'000);
+  k.sms = 1;  // a core's kernels are of another kind: the profile's own shortest
+  EXPECT_EQ(s.of(op), 4'000'000);
+  k.sms = 100;
+  k.memory.clear();  // nothing like it was measured
+  EXPECT_EQ(s.of(op), 4'000'000);
+}
+
 TEST(PriceOf, ALaunchIsItsKernelsItsHooksAndTheCollectivesShare) {
   Priced s;
   s.step.ops.resize(2);

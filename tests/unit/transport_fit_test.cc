@@ -124,6 +124,67 @@ TEST(TransportFit, WhatIsHeldOutHasNoSay) {
     }
 }
 
+// Nine readings at 0.60 to 0.68 of the link beside the two long rows at 0.53.
+TEST(TransportFit, TakesTheRateOverMinutes) {
+  Made made(planted());
+  made.add(Operation::AllReduce, 2, "ring", "simple");
+  made.add(Operation::AllReduce, 2, "ring", "ll");
+  ddpsim::Run repeated;
+  repeated.key = "loopback/n2";
+  EXPECT_FALSE(repeats_transport(repeated));
+  for (std::int64_t cycle = 0; cycle < 9; ++cycle) {
+    Profile p = planted();
+    const double share = 0.6 + 0.01 * static_cast<double>(cycle);
+    p.transports.at("loopback").efficiency = {share, share, share};
+    Made then(p);
+    then.add(Operation::AllReduce, 2, "ring", "simple");
+    const CollectiveRow& row = then.tables().front().rows.back();
+    auto sample = [&](const char* op, std::int64_t rank, std::int64_t ranks, std::int64_t longer) {
+      repeated.samples.push_back(
+          {op,
+           {{"rank", rank}, {"ranks", ranks}, {"bytes", row.bytes}, {"cycle", cycle}},
+           {Duration{row.measured.ps * longer}}});
+    };
+    sample("loopback/anywhere/all_reduce", 0, 2, 1);
+    sample("loopback/anywhere/all_reduce", 1, 2, 1);
+    // Half of the bytes each way: 1.6 times as fast.
+    repeated.samples.push_back({"loopback/anywhere/reduce",
+                                {{"rank", 0}, {"ranks", 2}, {"bytes", row.bytes}, {"cycle", cycle}},
+                                {Duration{row.measured.ps * 10 / 16}}});
+    sample("loopback/anywhere/reduce", 0, 4, 3);
+    sample("loopback/anywhere/all_reduce", 0, 4, 3);
+  }
+  EXPECT_TRUE(repeats_transport(repeated));
+  TransportFit f = fit_transport(base(), "made", made.tables(), {}, {&repeated});
+  const TransportSection& t = f.profile.transports.at("loopback");
+  EXPECT_NEAR(t.efficiency.mid, 0.63, 2e-3);
+  EXPECT_NEAR(t.efficiency.low, 0.53, 2e-3);
+  EXPECT_NEAR(t.efficiency.high, 0.67, 2e-3);
+  EXPECT_DOUBLE_EQ(t.one_way, 1.6);
+  EXPECT_NE(t.source.find("9 all-reduces read over minutes (loopback/n2)"), std::string::npos)
+      << t.source;
+}
+
+// Of two ranks that broadcast one only sends and one only receives; of four two do both, and in an
+// all-reduce all do.
+TEST(TransportFit, AThreadThatCopiesOneWayIsFaster) {
+  Profile fast = planted();
+  fast.transports.at("loopback").one_way = 1.6;
+  auto transfer = [](const Profile& p, Operation op, int ranks) {
+    Made made(p);
+    made.add(op, ranks, "ring", "simple");
+    return static_cast<double>(predict_table(made.tables().front(), p).back().price.transfer.ps);
+  };
+  auto ratio = [&](Operation op, int ranks) {
+    return transfer(planted(), op, ranks) / transfer(fast, op, ranks);
+  };
+  EXPECT_NEAR(ratio(Operation::Broadcast, 2), 1.6, 1e-6);
+  EXPECT_NEAR(ratio(Operation::Reduce, 2), 1.6, 1e-6);
+  EXPECT_EQ(ratio(Operation::Broadcast, 4), 1);
+  EXPECT_EQ(ratio(Operation::AllReduce, 2), 1);
+  EXPECT_EQ(ratio(Operation::AllGather, 2), 1);
+}
+
 TEST(TransportFit, TakesTheInterferenceOfAsManyBlocksAsChannels) {
   Made made(planted());
   made.add(Operation::AllReduce, 2, "ring", "simple");

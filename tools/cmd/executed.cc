@@ -72,12 +72,15 @@ std::vector<std::string> run_files(const std::string& folder) {
   return files;
 }
 
-std::string own_profile(const std::string& folder, const std::string& name) {
+std::string own_profile(const std::string& folder, const std::string& name, bool replayed) {
   const std::string suffix = ".datasheet";
   std::string base = name;
   if (base.ends_with(suffix)) base.resize(base.size() - suffix.size());
-  for (const std::string& each : {base, base + suffix})
-    if (std::string path = folder + "/profiles/" + each + ".json"; io::exists(path)) return path;
+  std::vector<std::string> places{folder + "/profiles/"};
+  if (replayed) places.insert(places.begin(), folder + "/replayed/");
+  for (const std::string& place : places)
+    for (const std::string& each : {base, base + suffix})
+      if (std::string path = place + each + ".json"; io::exists(path)) return path;
   return {};
 }
 

@@ -40,8 +40,10 @@ inline constexpr const char* kOwnBudget = "/budget.json";
 // Files of Runs in a folder, sorted. Throws InputError if it cannot be listed.
 std::vector<std::string> run_files(const std::string& folder);
 // The profile that a folder of Runs has for what its clusters name: FOLDER/profiles/NAME.json,
-// where NAME is the cluster's without ".datasheet", or with it. "" = it has none.
-std::string own_profile(const std::string& folder, const std::string& name);
+// where NAME is the cluster's without ".datasheet", or with it. "" = it has none. `replayed`: for a
+// replay on a GPU, which computed as long as the profile of its day says; FOLDER/replayed keeps
+// those that have moved on since.
+std::string own_profile(const std::string& folder, const std::string& name, bool replayed = false);
 // The same, or one Run by its file's name.
 std::vector<std::string> one_or_all(const std::string& path);
 // Makes a folder of Runs, and clears what a killed writer left there.

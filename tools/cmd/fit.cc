@@ -262,6 +262,13 @@ void fit_nccl_tests(Terminal& t, const FitFlags& flags) {
   write_fit(t, flags, profile.dump(1) + "\n", table);
 }
 
+std::deque<Run> runs_of(const std::string& folder) {
+  std::deque<Run> out;
+  for (const std::string& file : run_files(folder))
+    out.push_back(io::read_run(io::parse_json(io::read_file(file), file), file));
+  return out;
+}
+
 // The loopback of several ranks on one GPU, from NCCL's collectives there.
 void fit_nccl(Terminal& t, const FitFlags& flags) {
   Profile base = base_of(t, flags);
@@ -279,15 +286,15 @@ void fit_nccl(Terminal& t, const FitFlags& flags) {
     if (nccl::fabric(*table.group).cluster().link.transport == loopback &&
         table.run->evidence == EvidenceClass::Collective)
       tables.push_back(std::move(table));
-  std::deque<Run> kernels;
-  for (const std::string& file : run_files(flags.kernels.empty() ? flags.runs : flags.kernels)) {
-    Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
-    if (run.kind == RunKind::Measured && run.origin.backend == "cuda")
-      kernels.push_back(std::move(run));
-  }
-  std::vector<const Run*> beside;
-  for (const Run& run : kernels) beside.push_back(&run);
-  calib::TransportFit f = calib::fit_transport(base, flags.name, std::move(tables), beside);
+  const std::deque<Run> runs = runs_of(flags.runs);
+  const std::deque<Run> other = flags.kernels.empty() ? std::deque<Run>() : runs_of(flags.kernels);
+  std::vector<const Run*> kernels, repeats;
+  for (const Run& run : flags.kernels.empty() ? runs : other)
+    if (run.kind == RunKind::Measured && run.origin.backend == "cuda") kernels.push_back(&run);
+  for (const Run& run : runs)
+    if (calib::repeats_transport(run)) repeats.push_back(&run);
+  calib::TransportFit f =
+      calib::fit_transport(base, flags.name, std::move(tables), kernels, repeats);
   std::vector<io::OrderedJson> rows;
   std::string table = fmt::format("{:<44} {:>5} {:>12} {:>12} {:>9}  {}\n", "table", "ranks",
                                   "bytes", "measured", "error", "sample");

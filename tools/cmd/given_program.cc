@@ -88,8 +88,8 @@ void refuse_beside_program(const QuestionFlags& f, const std::vector<io::Setting
 
 void give_program(const QuestionFlags& f, Asked& asked) {
   const std::string text = io::read_file(f.program);
-  io::ProgramFile read =
-      io::read_playable(io::parse_json(text, f.program), f.program, asked.hardware->profile.kind);
+  io::ProgramFile read = io::read_playable(io::parse_json(text, f.program), f.program,
+                                           asked.hardware->device->profile.kind);
   Scenario& s = asked.scenario;
   Plan& plan = s.plan;
   if (read.backend && plan.backend && *read.backend != *plan.backend)

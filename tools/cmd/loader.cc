@@ -16,7 +16,7 @@ namespace {
 // overlapped.
 double longest_seconds(const Asked& l) {
   const Workload& w = l.workload->workload;
-  const Profile& p = l.hardware->profile;
+  const Profile& p = l.hardware->device->profile;
   const Plan& plan = l.scenario.plan;
   double micro_steps = plan.accumulation_steps;
   double bandwidth = p.memory.bandwidth_bytes_per_s * p.memory.efficiency.low;
@@ -242,6 +242,26 @@ std::shared_ptr<const WorkloadPart> Loader::workload(const Place& place,
   return workloads_[key] = std::move(out);
 }
 
+std::shared_ptr<const ProfilePart> Loader::profile(const Place& place, const Cluster& cluster,
+                                                   const std::string& cluster_file) {
+  using io::Target;
+  const std::string flag = place.flags.profiles.empty() ? "" : place.flags.profiles[0];
+  const bool named = !flag.empty() || !place.parsed.profile.empty();
+  const std::string key = (named ? place.name(flag, place.parsed.profile, folder_)
+                                 : "of clusters\n" + cluster.profile) +
+                          "\n" + place.settings.of(Target::Profile);
+  std::lock_guard guard(lock_);
+  if (auto it = profiles_.find(key); it != profiles_.end()) return it->second;
+  Named p =
+      named ? place.open(home_, folder_, "profile", "calib/profiles", flag, place.parsed.profile)
+            : open_document(home_, "calib/profiles", default_profile(home_, cluster.profile),
+                            "profile", cluster_file + "#/device/profile");
+  auto out = std::make_shared<ProfilePart>();
+  out->profile = place.settings.read(Target::Profile, p, io::read_profile);
+  out->document = std::move(p.document);
+  return profiles_[key] = std::move(out);
+}
+
 std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
   using io::Target;
   const QuestionFlags& flags = place.flags;
@@ -267,22 +287,17 @@ std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
                                         place.parsed.cluster);
   out->cluster = settings.read(Target::Cluster, c, io::read_cluster);
   out->cluster.description = settings.prose(Target::Cluster, out->cluster.description);
-  Named p =
-      named ? place.open(home_, folder_, "profile", "calib/profiles", flag, place.parsed.profile)
-            : open_document(home_, "calib/profiles", default_profile(home_, out->cluster.profile),
-                            "profile", c.file + "#/device/profile");
-  out->profile = settings.read(Target::Profile, p, io::read_profile);
-  if (out->profile.kind != out->cluster.device) {
+  out->device = profile(place, out->cluster, c.file);
+  if (out->device->profile.kind != out->cluster.device) {
     bool cpu = out->cluster.device == DeviceKind::Cpu;
     throw InputError{c.file + "#/device/kind",
                      std::string("the cluster's devices are ") + (cpu ? "CPUs" : "GPUs") +
-                         ", but profile \"" + out->profile.name + "\" is of a " +
+                         ", but profile \"" + out->device->profile.name + "\" is of a " +
                          (cpu ? "GPU" : "CPU") + "; choose another --profile or --cluster"};
   }
   out->fabric.emplace(out->cluster);
   out->file = c.file;
   out->document = std::move(c.document);
-  out->profile_document = std::move(p.document);
   std::lock_guard guard(lock_);
   auto [it, first] = hardware_.emplace(key, out);
   if (!first) return it->second;
@@ -297,6 +312,15 @@ std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
     --oldest;
   }
   return out;
+}
+
+std::shared_ptr<predict::KnownTimes> Loader::times(
+    const std::shared_ptr<const WorkloadPart>& workload,
+    const std::shared_ptr<const ProfilePart>& device) {
+  std::lock_guard guard(lock_);
+  std::shared_ptr<predict::KnownTimes>& known = times_[{workload.get(), device.get()}];
+  if (!known) known = std::make_shared<predict::KnownTimes>(workload->workload, device->profile);
+  return known;
 }
 
 // What the scenario says with the flags and a choice in it.
@@ -344,7 +368,7 @@ std::shared_ptr<const Asked> Loader::measured_work() {
   out->scenario.plan = read.parsed.scenario.plan;
   out->scenario.ranks = 1;
   const Workload& w = out->workload->workload;
-  const Profile& p = out->hardware->profile;
+  const Profile& p = out->hardware->device->profile;
   if (auto why = predict::roofline_problem(w, p, predict::gathered_in(out->scenario.plan));
       !why.empty())
     throw InputError{out->workload->file, why};
@@ -363,10 +387,11 @@ void Loader::scale_to_measured(Read& read, Asked& out) {
                       : !flags.measured_step.empty() ? "--measured-step " + flags.measured_step
                                                      : scenario_file_ + "#/measured_step";
   std::shared_ptr<const Asked> of = measured_work();
-  const Profile& profile = out.hardware->profile;
-  if (profile.name != of->hardware->profile.name)
-    throw InputError{blame, "was measured on a device of profile \"" + of->hardware->profile.name +
-                                "\", and this is one of \"" + profile.name + "\""};
+  const Profile& profile = out.hardware->device->profile;
+  if (profile.name != of->hardware->device->profile.name)
+    throw InputError{blame, "was measured on a device of profile \"" +
+                                of->hardware->device->profile.name + "\", and this is one of \"" +
+                                profile.name + "\""};
   predict::MeasuredWork work{of->workload->workload, of->scenario.plan.accumulation_steps};
   if (!flags.samples_per_s.empty()) {
     constexpr double kMost = 1e12;
@@ -384,6 +409,7 @@ void Loader::scale_to_measured(Read& read, Asked& out) {
   for (std::size_t k = 0; k < out.others.size(); ++k)
     if (!out.others[k]) out.scenario.other_jobs[k].workload = part->workload;
   out.workload = std::move(part);
+  out.times = nullptr;
 }
 
 Asked Loader::ask(const Choice& choice) {
@@ -445,6 +471,7 @@ Asked Loader::ask(const Choice& choice) {
                      "simulates every message of every rank and is meant for up to 1,024 ranks; "
                      "use --fidelity collective"};
   out.options.known = &out.hardware->communicators;
+  if (!out.program) out.times = times(out.workload, out.hardware->device);
   if (auto problem = predict::check(out.question(), out.options.known)) fail(problem);
   if (out.program) check_given_program(flags, out);
   if (flags.fidelity.empty()) {

@@ -5,7 +5,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
+#include "sim/predict/known_times.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -16,13 +18,16 @@ struct WorkloadPart {
   std::string file;
   io::Json document;
 };
+struct ProfilePart {
+  Profile profile;
+  io::Json document;
+};
 struct HardwarePart {
   Cluster cluster;
-  Profile profile;
+  std::shared_ptr<const ProfilePart> device;
   std::optional<topology::Fabric> fabric;
   std::string file;  // the cluster's
   io::Json document;
-  io::Json profile_document;
   std::shared_ptr<const predict::SharedSearches> searches;  // the loader's
   mutable predict::Communicators communicators;
 };
@@ -46,9 +51,11 @@ struct Asked {
   Scenario scenario;
   std::shared_ptr<const GivenProgram> program;  // --program; null: the plan is lowered
   io::Json document;                            // scenario, flags and choice applied
+  std::shared_ptr<predict::KnownTimes> times;   // of workload and profile; null: of this question
+                                                // only
   predict::Options options;                     // `known`: the hardware's
   predict::Question question() const {
-    return {workload->workload, *hardware->fabric, hardware->profile, scenario};
+    return {workload->workload, *hardware->fabric, hardware->device->profile, scenario};
   }
 };
 
@@ -73,7 +80,12 @@ class Loader {
   std::shared_ptr<const Asked> measured_work();
   void scale_to_measured(Read& read, Asked& out);
   std::shared_ptr<const WorkloadPart> workload(const Place& place, const std::string& name);
+  std::shared_ptr<const ProfilePart> profile(const Place& place, const Cluster& cluster,
+                                             const std::string& cluster_file);
   std::shared_ptr<const HardwarePart> hardware(const Place& place);
+  // REQUIRES: parts that this keeps.
+  std::shared_ptr<predict::KnownTimes> times(const std::shared_ptr<const WorkloadPart>& workload,
+                                             const std::shared_ptr<const ProfilePart>& device);
   io::Home home_;
   QuestionFlags flags_;
   io::Json scenario_;
@@ -81,6 +93,9 @@ class Loader {
   std::string folder_;
   std::mutex lock_;
   std::map<std::string, std::shared_ptr<const WorkloadPart>> workloads_;
+  std::map<std::string, std::shared_ptr<const ProfilePart>> profiles_;
+  std::map<std::pair<const WorkloadPart*, const ProfilePart*>, std::shared_ptr<predict::KnownTimes>>
+      times_;  // of those above, which stay
   std::map<std::string, std::shared_ptr<const HardwarePart>> hardware_;
   std::vector<std::string> hardware_order_;  // the oldest first
   std::size_t links_ = 0;                    // of all kept fabrics

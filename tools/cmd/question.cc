@@ -374,7 +374,7 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   Loaded out;
   out.workload = asked.workload->workload;
   out.cluster = asked.hardware->cluster;
-  out.profile = asked.hardware->profile;
+  out.profile = asked.hardware->device->profile;
   out.scenario = std::move(asked.scenario);
   out.options = asked.options;
   out.program = asked.program;
@@ -397,7 +397,7 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   // workloads.
   out.document = plan_and_ranks;
   out.documents = {asked.document, asked.workload->document, cluster,
-                   asked.hardware->profile_document};
+                   asked.hardware->device->document};
   out.document["workload"] = asked.workload->name;
   out.document["cluster"] = cluster;
   for (const char* prose : {"description", "source"}) out.document["cluster"].erase(prose);

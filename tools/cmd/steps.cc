@@ -44,7 +44,7 @@ Parts parts_of(Loader& loader, const std::string& folder, const PublishedStep& r
   if (!constant.empty()) c.settings.push_back(io::parse_setting(constant));
   Parts out{loader.ask(c), {}, {}, {}, {}, {}};
   out.workload = out.asked.workload->workload;
-  out.profile = out.asked.hardware->profile;
+  out.profile = out.asked.hardware->device->profile;
   out.scenario = out.asked.scenario;
   out.options = out.asked.options;
   out.options.names = false;

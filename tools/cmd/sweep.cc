@@ -118,7 +118,7 @@ Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags,
     s.nccl = nccl_text(a.scenario.plan, varied);
     for (const io::Json* j : std::initializer_list<const io::Json*>{
              &a.document, &a.workload->document, &a.hardware->document,
-             &a.hardware->profile_document})
+             &a.hardware->device->document})
       h = hashed(h, j->dump());
   } catch (const InputError& e) {
     // The first and the last point fail alike, and no axis is to blame: the question itself is
@@ -158,6 +158,7 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
     a.options.warmup = false;
     a.options.names = false;
     a.options.interval = sweep.interval;
+    a.options.times = a.times.get();
     fill(row, sweep, a.question(), predict::predict(a.question(), a.options), a.options);
   } catch (const InputError& e) {
     refuse(row, sweep, e);

@@ -69,13 +69,15 @@ bool same_computation(const Profile& a, const Profile& b) {
   io::OrderedJson x = io::write_profile(a, {});
   io::OrderedJson y = io::write_profile(b, {});
   for (io::OrderedJson* one : {&x, &y}) (*one)["compute"].erase("described_error");
-  return x["compute"] == y["compute"] && x["memory"] == y["memory"] && x["host"] == y["host"];
+  for (const char* section : {"compute", "memory", "host"})
+    if (x[section] != y[section]) return false;
+  return x.value("kernels", io::OrderedJson()) == y.value("kernels", io::OrderedJson());
 }
 
 // `run`: brings a layer profile that replaces the workload's times; null or without one: the
 // workload's own.
 Case predict_case(const Terminal& t, const ValidateFlags& flags, const std::string& path,
-                  const Run* run = nullptr) {
+                  bool replayed, const Run* run = nullptr) {
   Case c;
   try {
     if (!io::exists(path)) throw InputError{path, "no such scenario file"};
@@ -85,7 +87,8 @@ Case predict_case(const Terminal& t, const ValidateFlags& flags, const std::stri
       q.profiles = {flags.profile};
     else if (!flags.profiles.empty()) {
       if (std::string file = profile_in(flags.profiles, path); !file.empty()) q.profiles = {file};
-    } else if (std::string own = own_profile(flags.runs, profile_named(path)); !own.empty()) {
+    } else if (std::string own = own_profile(flags.runs, profile_named(path), replayed);
+               !own.empty()) {
       q.profiles = {own};
     }
     Loaded l = load(t, q);
@@ -139,8 +142,9 @@ std::string other_profile(const Terminal& t, const Run& run, const Case& c,
     return {};
   try {
     std::vector<std::string> files;
-    if (std::string beside = folder + "/profiles/" + then + ".json"; io::exists(beside))
-      files.push_back(beside);
+    for (const char* in : {"/replayed/", "/profiles/"})
+      if (std::string beside = folder + in + then + ".json"; io::exists(beside))
+        files.push_back(beside);
     if (auto shipped = home_of(t).list("calib/profiles");
         std::find(shipped.begin(), shipped.end(), then) != shipped.end())
       files.push_back(home_of(t).find("calib/profiles", then, "profile"));
@@ -173,20 +177,22 @@ Validation validate_folder(const Terminal& t, const ValidateFlags& flags,
                      "holds no runs (*.json, *.json.gz); execute some with ddpsim run, or name "
                      "another folder with --runs"};
   Validation v;
-  std::map<std::string, Case> cases;
+  std::map<std::pair<std::string, bool>, Case> cases;
   for (const std::string& file : files) {
     if (flags.fail_fast && fails_already(v, limits)) break;
     Run run = open_run(file);
     std::string name = file.substr(file.rfind('/') + 1);
     if (!is_comparable(v, name, run)) continue;
     std::string path = flags.runs + "/scenarios/" + run.scenario + ".json";
+    const bool replayed = run.evidence == EvidenceClass::Replay && !run.origin.gpu.empty();
     auto as_captured = [&]() -> const Case& {
-      auto found = cases.find(run.scenario);
-      return found != cases.end()
-                 ? found->second
-                 : cases.emplace(run.scenario, predict_case(t, flags, path)).first->second;
+      const std::pair key{run.scenario, replayed};
+      auto found = cases.find(key);
+      if (found == cases.end())
+        found = cases.emplace(key, predict_case(t, flags, path, replayed)).first;
+      return found->second;
     };
-    const Case c = run.layers ? predict_case(t, flags, path, &run) : as_captured();
+    const Case c = run.layers ? predict_case(t, flags, path, replayed, &run) : as_captured();
     std::string why = staleness(run, c);
     if (why.empty()) why = other_profile(t, run, c, flags.runs);
     if (!why.empty()) {

@@ -62,9 +62,11 @@ def clock_at(x, limit, tflops):
     return min(1.0, ((limit - x[0]) / (x[1] + x[2] * tflops)) ** (1 / 3))
 
 
-def power_table(steps, sustained):
+def power_table(steps, sustained, held=()):
     """The section, as lines of Markdown. steps: [(machine, shares, watts)]; sustained: {machine:
-    (FLOP of a product, ms with pauses, ms without)}."""
+    (FLOP of a product, ms with pauses, ms without)}; held: machines that nothing is fitted to."""
+    strangers = [one for one in steps if one[0] in held]
+    steps = [one for one in steps if one[0] not in held]
     every = fitted([(s, w) for _, s, w in steps])
     out = [
         "",
@@ -98,6 +100,9 @@ def power_table(steps, sustained):
         x = fitted(others)
         errors = [abs(watts(x, s) - w) for s, w in mine]
         line(f"all but {machine}: off on it", x, len(others), errors)
+    for machine in sorted({m for m, _, _ in strangers}):
+        errors = [abs(watts(every, s) - w) for m, s, w in strangers if m == machine]
+        line(f"all: off on {machine}, which lent nothing", every, len(steps), errors)
     out += [
         "",
         (

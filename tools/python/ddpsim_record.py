@@ -1067,8 +1067,10 @@ def record(
     if job.plan["comm_hook"] == "powerSGD" and dist.get_backend() == "gloo":
         hint = f": {POWERSGD}"
     watch = Watch(patience, hint)
+    one_gpu = bool(os.environ.get("DDPSIM_ONE_GPU")) and dist.get_world_size() > 1
     if os.environ.get("DDPSIM_ONE_GPU"):
         require_side_by_side(job.device)
+    pace = loopback_series(job.device, False) if one_gpu else []
     load = quiet_load()
     profile = layer_profile(job, passes)
     job.optimizer.zero_grad(set_to_none=True)
@@ -1135,6 +1137,7 @@ def record(
     if job.ddp is not None:
         buckets["steady"] = steady_buckets(job.ddp) * job.sent_per_step()
     again = retransmits() - again
+    pace += loopback_series(job.device, True) if one_gpu else []
     looked_at = look(job, profiled) if job.device.type == "cuda" and not joined else []
     watch.stop()
     everyone = gathered(
@@ -1143,7 +1146,7 @@ def record(
             "profile": profile,
             "retransmits": again,
             "boot": boot_id(),
-            "samples": looked_at,
+            "samples": pace + looked_at,
         }
     )
     if dist.get_rank() != 0:
@@ -1206,7 +1209,34 @@ def look(job: Job, profiled: bool) -> List[Dict[str, Any]]:
             "durations_ps": [max(1, (end - origin) * 1000)],
         }
     )
+    by_name: Dict[str, List[int]] = {}
+    for _, took, name in events:
+        by_name.setdefault(name[:160], []).append(max(1, took) * 1000)
+    samples += [
+        {"op": f"profiled/step/{name}", "parameters": {"rank": dist.get_rank()}, "durations_ps": t}
+        for name, t in by_name.items()
+    ]
     return samples
+
+
+def loopback_series(device: torch.device, after: bool) -> List[Dict[str, Any]]:
+    """What an all-reduce of 25 MiB takes among ranks on one GPU now, back to back: before the steps
+    and after them. How fast their sockets are is not the same from minute to minute."""
+    value = torch.ones(25 * MIB // 4, device=device)
+    took: List[int] = []
+    for k in range(9):
+        begin = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        dist.all_reduce(value)
+        begin.record()
+        for _ in range(3):
+            dist.all_reduce(value)
+        end.record()
+        torch.cuda.synchronize(device)
+        if k > 0:  # the first warms up
+            took.append(max(1, round(begin.elapsed_time(end) * 1e9 / 3)))
+    parameters = {"rank": dist.get_rank(), "bytes": 25 * MIB, "after": int(after)}
+    return [{"op": "one_gpu_all_reduce", "parameters": parameters, "durations_ps": took}]
 
 
 def boot_id() -> str:

@@ -273,7 +273,9 @@ class Pricer {
     double intra = g_.intra.exists ? step(g_.intra, Algorithm::Ring, message) : 0;
     double inter = g_.inter.exists ? step(g_.inter, Algorithm::Ring, message) : 0;
     double share = reduce ? 1 : chain ? n / (2 * (n - 1)) : 0.5;  // of the all-reduce's loads
-    links(g_.ring, share * wire_, share * wire_);
+    // Of two nodes that are a chain one only sends and one only receives.
+    double one_way = chain && nodes == 2 ? section(g_, p_, g_.inter).one_way : 1;
+    links(g_.ring, share * wire_, share * wire_ / one_way);
     double moved = size_ * (reduce ? 2 * (n - 1) / n : chain ? 1 : (n - 1) / n);
     if (chain)
       fill_ = (n - 2) * chunk * wire_ /

@@ -297,8 +297,30 @@ def freed(machine):
     return [f"memory after collectives: {said.strip()[-300:]}"] if status else []
 
 
+def loopback(machine):
+    """All-reduces of two ranks, wherever their threads are: what is planted."""
+    out, p, ranks = "loopback.json", machine.p, 2
+    status, said = machine.run(
+        machine.tools / "ddpsim_loopback.py", "--seconds", 4, "--out", out, ranks=ranks
+    )
+    if status:
+        return [f"ddpsim_loopback.py ended with {status}: {said[-300:]}"]
+    wrong, places = [], set()
+    for s in judges.load(machine.folder / out)["samples"]:
+        _, place, way = s["op"].split("/")
+        places.add(place)
+        if way != "all_reduce":
+            continue
+        planted = p["nccl_us"] / 1e3 + 1e3 * s["parameters"]["bytes"] / p["nccl_bytes_per_s"]
+        for ps in s["durations_ps"]:
+            wrong += judges.near(f"{s['op']}, {s['parameters']}, ms", ps / 1e9, planted, 0.02)
+    print(f"{'loopback':<34} {len(places)} places: {len(wrong)} wrong", flush=True)
+    return wrong + ([] if "anywhere" in places else [f"no readings anywhere: {places}"])
+
+
 def record(folder):
-    wrong = freed(Machine(f"{folder}/freed", SLOW))
+    wrong = loopback(Machine(f"{folder}/loopback", dict(FAST, nccl_bytes_per_s=5e8)))
+    wrong += freed(Machine(f"{folder}/freed", SLOW))
     wrong += records_of(Machine(f"{folder}/slow", SLOW), RECORDS)
     wrong += slow_rank(Machine(f"{folder}/two", SLOW)) + listed(Machine(f"{folder}/list", SLOW))
     print("--- planted: host")
