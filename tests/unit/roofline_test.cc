@@ -1,11 +1,15 @@
 // Times of a described workload, by hand; the optimizer's traffic; prices of single operations.
 #include "sim/predict/roofline.h"
 
+#include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "sim/predict/known_times.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::predict {
@@ -298,6 +302,41 @@ TEST(PriceOf, FindUnusedGrowsWithTheParameters) {
   op.kind = test::kind_of_op("find_unused");
   op.cost = Cost::Traverse;
   EXPECT_EQ(Priced().of(op), 30);
+}
+
+// Asked again, and after other levels and weights were asked for.
+TEST(KnownTimes, AreThoseOfTheLevelAndTheWeights) {
+  Profile p = profile();
+  p.compute.peak_flops[2] = 3e12;  // no level of halves is one of fp32
+  const Workload w = one_layer(KernelClass::Gemm, {1e7, 0, 0, 1}, {2e7, 0, 0, 1});
+  KnownTimes known(w, p);
+  std::set<std::int64_t> different;
+  for (int pass = 0; pass < 2; ++pass)
+    for (Level level : {Level::Mid, Level::Low, Level::High})
+      for (std::optional<DType> weights :
+           {std::optional<DType>{}, std::optional<DType>{DType::BFloat16}}) {
+        const StepTimes expected = step_times(w, p, level, weights);
+        const StepTimes times = known.of(w, p, level, weights);
+        EXPECT_EQ(times.forward, expected.forward);
+        EXPECT_EQ(times.backward, expected.backward);
+        EXPECT_EQ(times.ready, expected.ready);
+        different.insert(expected.forward.ps);
+      }
+  EXPECT_EQ(different.size(), 6u);
+}
+
+TEST(KnownTimes, OfAnotherWorkloadOrProfileAreItsOwn) {
+  const Profile p = profile();
+  const Workload w = one_layer(KernelClass::Gemm, {1e7, 0, 0, 1});
+  KnownTimes known(w, p);
+  EXPECT_EQ(known.of(w, p, Level::Mid).forward.ps, 200'000'000);
+  Workload twice = w;
+  twice.batch *= 2;
+  EXPECT_EQ(known.of(twice, p, Level::Mid).forward.ps, 400'000'000);
+  Profile slow = p;
+  slow.compute.peak_flops[0] /= 4;
+  EXPECT_EQ(known.of(w, slow, Level::Mid).forward.ps, 800'000'000);
+  EXPECT_EQ(known.of(w, p, Level::Mid).forward.ps, 200'000'000);
 }
 
 }  // namespace
