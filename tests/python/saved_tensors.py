@@ -1,5 +1,6 @@
 """What PyTorch saves for backward beside `saves` of the described workloads: hooks on eight
-torchvision models, and on blocks of GPT-2 and Llama in plain PyTorch, executed in fp32 on the CPU.
+torchvision models, and on blocks of GPT-2 (with and without a cache of keys and values, and a fused
+attention) and Llama in plain PyTorch, executed in fp32 on the CPU.
 
     /usr/bin/python3 tests/python/saved_tensors.py
 
@@ -81,13 +82,24 @@ def attend(q, k, v, mask):
     return out.reshape(BATCH, TOKENS, HIDDEN)
 
 
+class FusedAttention(torch.autograd.Function):
+    """What a fused kernel saves: its three inputs, its output and a number a row. Forward alone."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, mask):
+        out = attend(q, k, v, mask)
+        ctx.save_for_backward(q, k, v, out, torch.zeros(BATCH, HEADS, TOKENS))
+        return out
+
+
 def heads_of(x, count):
     return x.view(BATCH, TOKENS, count, DIM).transpose(1, 2)
 
 
 class Gpt2Block(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, cached=False, fused=False):
         super().__init__()
+        self.cached, self.attend = cached, FusedAttention.apply if fused else attend
         self.ln_1, self.ln_2 = torch.nn.LayerNorm(HIDDEN), torch.nn.LayerNorm(HIDDEN)
         self.qkv = torch.nn.Linear(HIDDEN, 3 * HIDDEN)
         self.proj = torch.nn.Linear(HIDDEN, HIDDEN)
@@ -97,7 +109,9 @@ class Gpt2Block(torch.nn.Module):
 
     def forward(self, x):
         q, k, v = (heads_of(t, HEADS) for t in self.qkv(self.ln_1(x)).split(HIDDEN, dim=2))
-        x = x + self.proj(attend(q, k, v, self.mask))
+        if self.cached:
+            k, v = (torch.cat([torch.tensor([]), x], dim=-2) for x in (k, v))
+        x = x + self.proj(self.attend(q, k, v, self.mask))
         up = self.up(self.ln_2(x))
         inner = 0.7978845608 * (up + 0.044715 * torch.pow(up, 3.0))
         return x + self.down(0.5 * up * (1.0 + torch.tanh(inner)))
@@ -154,8 +168,8 @@ def of_blocks(block, count):
     return saved_bytes(blocks, lambda: blocks(x))
 
 
-def block_of_gpt2():
-    m = describe_models.gpt2("m", 2, HIDDEN, HEADS, TOKENS, BATCH, dropout=False)
+def block_of_gpt2(cached=False):
+    m = describe_models.gpt2("m", 2, HIDDEN, HEADS, TOKENS, BATCH, dropout=False, cached=cached)
     return [x for x in m.layers if x.name.startswith("transformer.h.1.")]
 
 
@@ -165,10 +179,17 @@ def block_of_llama():
     return [x for x in m.layers if x.name.startswith("model.layers.1.")]
 
 
-def off_blocks(name, layers, block):
+def off_blocks(name, layers, block, fused=False):
     """A block more or less, of a sample."""
     seen = (of_blocks(block, 3) - of_blocks(block, 2)) / BATCH
-    return off(name, sum(describe_models.at_length(x.saves.fp32, TOKENS) for x in layers), seen)
+    saves = [x.saves for x in layers]
+    if fused:
+        saves = [x.saves_fused or x.saves for x in layers if x.saves_fused or not inside(x)]
+    return off(name, sum(describe_models.at_length(s.fp32, TOKENS) for s in saves), seen)
+
+
+def inside(layer):
+    return layer.op.get("attention", False)
 
 
 def described(document):
@@ -178,7 +199,7 @@ def described(document):
 def off(name, said, seen):
     error = said / seen - 1
     print(
-        f"{name:16s} executed {seen / 2**20:8.2f} MiB a sample, described "
+        f"{name:28s} executed {seen / 2**20:8.2f} MiB a sample, described "
         f"{said / 2**20:8.2f}, {100 * error:+.2f} %",
         flush=True,
     )
@@ -193,12 +214,17 @@ def main():
         if off(name, described(document), seen):
             wrong.append(name)
         first = first or (name, document, seen)
-    for name, layers, block in (
-        ("GPT-2's block", block_of_gpt2(), Gpt2Block),
-        ("Llama's block", block_of_llama(), LlamaBlock),
-    ):
-        if off_blocks(name, layers, block):
-            wrong.append(name)
+    for cached in (False, True):
+        for fused in (False, True):
+            name = "GPT-2's block" + ", cached" * cached + ", fused" * fused
+
+            def block(cached=cached, fused=fused):
+                return Gpt2Block(cached, fused)
+
+            if off_blocks(name, block_of_gpt2(cached), block, fused):
+                wrong.append(name)
+    if off_blocks("Llama's block", block_of_llama(), LlamaBlock):
+        wrong.append("Llama's block")
     # The check can fail: without what its largest layer saves, a model is off.
     name, document, seen = copy.deepcopy(first)
     max(document["layers"], key=lambda layer: layer["saves"][0])["saves"][0] = 0

@@ -358,19 +358,22 @@ class Readme(unittest.TestCase):
         self.assertIn(f"are {told[2]} % off at the median", readme)
         every = re.search(
             (
-                r"Of (\d+) captures, .*? is -(\d+) % off at the median, the measured one ([\d.]+) %"
-                r" in size .*?, the stranger ([\d.]+) %"
+                r"Of (\d+) captures, .*? is ([\d.]+) % off at the median \(bias (\S+) %\), the"
+                r" measured one ([\d.]+) % .*?, the stranger ([\d.]+) %"
             ),
             report,
         )
         self.assertIn(
-            f"beside {every[1]} captures their computation is {every[2]} % too short at the median",
+            (
+                f"beside {every[1]} captures their computation is {every[2]} % off at the median,"
+                f" {every[3]} % on balance"
+            ),
             readme,
         )
         self.assertIn(
             (
-                f"it is {every[3]} % off at the median; the H200's from the H100's operators and"
-                f" its own datasheet {every[4]} %"
+                f"it is {every[4]} % off at the median; the H200's from the H100's operators and"
+                f" its own datasheet {every[5]} %"
             ),
             readme,
         )

@@ -1197,9 +1197,18 @@ def gpt2(
     composed: bool = True,
     single: bool = True,
     dropout: bool = True,
+    cached: bool = False,
 ) -> Model:
-    """composed: GELU is gelu_new's operations, not one; single: logits are cast to fp32."""
+    """composed: GELU is gelu_new's operations, not one; single: logits are cast to fp32; cached:
+    keys and values go through a cache (use_cache, which the library leaves on in training):
+    DynamicCache appends them to an empty tensor, which copies them."""
     tokens, inner = SEQUENCE, inner or 4 * hidden
+    cache = (
+        " Keys and values are copied to a cache (use_cache is on unless it is turned off), whose"
+        " copies a fused attention keeps beside c_attn's output."
+        if cached
+        else ""
+    )
     m = Model(
         name,
         "transformers.GPT2LMHeadModel",
@@ -1210,7 +1219,7 @@ def gpt2(
         " gradient is complete only when backward ends. Buffers: none. Releases that register"
         f" the causal masks (attn.bias, bool [1,1,{sequence},{sequence}] per layer,"
         f" {layers * sequence**2:,} bytes in all) make DDP broadcast them before every forward"
-        " unless broadcast_buffers is false: add them to `buffers` to see it.",
+        " unless broadcast_buffers is false: add them to `buffers` to see it." + cache,
         ADAMW,
         sequence,
         sequence,
@@ -1239,9 +1248,22 @@ def gpt2(
         m.layer_norm(f"{p}.ln_1", tokens, hidden)
         a = f"{p}.attn"
         m.linear(f"{a}.c_attn", tokens, hidden, 3 * hidden, bias, conv1d=True)
+        uncached = 1 if cached else 3
+        if cached:
+            m.memory(f"{a}.cache", 4 * F32 * n, 0, (2, 0))  # backward: views
         m.in_attention = True
-        m.copy(f"{a}.split_heads", 3 * n, (3, 1))  # backward: one concatenation
-        m.batched_matmul(f"{a}.scores", heads, tokens, hidden // heads, tokens, causal=True)
+        # Forward copies what no cache has copied; backward is one concatenation.
+        m.makes(3 * n)
+        m.memory(f"{a}.split_heads", 2 * F32 * uncached * n, 6 * F32 * n, (uncached, 1))
+        m.batched_matmul(
+            f"{a}.scores",
+            heads,
+            tokens,
+            hidden // heads,
+            tokens,
+            causal=True,
+            beside=2 * n if cached else 0,
+        )
         m.memory(f"{a}.scale", 2 * F32 * scores, 2 * F32 * scores)
         m.memory(f"{a}.mask", 2 * F32 * scores, 2 * F32 * scores)  # where(mask, scores, minimum)
         m.softmax(f"{a}.softmax", scores)
@@ -1765,7 +1787,7 @@ MODELS: dict[str, Callable[[], Model]] = {
     "bert-large": lambda: bert("bert-large", 24, 1024, 16, 512, 8),
     "bert-base-squad": lambda: bert("bert-base-squad", 12, 768, 12, 384, 12, squad=True),
     "bert-large-squad": lambda: bert("bert-large-squad", 24, 1024, 16, 384, 12, squad=True),
-    "gpt2-small": lambda: gpt2("gpt2-small", 12, 768, 12, 1024, 8),
+    "gpt2-small": lambda: gpt2("gpt2-small", 12, 768, 12, 1024, 8, cached=True),
     "deeplabv3-resnet101": deeplabv3_resnet101,
     "mlp784-50-10": mlp784_50_10,
     "vit-b-16": lambda: vit("vit-b-16", 12, 768, 12),
