@@ -62,6 +62,16 @@ TaskId TaskGraph::front_of(TaskId task, std::span<const std::uint32_t> edges, do
   return front;
 }
 
+void TaskGraph::clear() {
+  resources_.clear();
+  demands_.clear();
+  flows_.clear();
+  tasks_.clear();
+  edges_.clear();
+  parts_.clear();
+  holds_.clear();
+}
+
 void TaskGraph::reserve(std::size_t tasks, std::size_t edges) {
   tasks_.reserve(tasks);
   edges_.reserve(edges);

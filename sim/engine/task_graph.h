@@ -125,6 +125,9 @@ class TaskGraph {
   // 0 < work < the task's; it has no latency, no gate, no hold and one part.
   TaskId front_of(TaskId task, std::span<const std::uint32_t> edges, double work);
   void reserve(std::size_t tasks, std::size_t edges);
+  // Nothing is left but memory, which the next simulation needs: pages that the kernel clears anew
+  // for each of many took as long as the rest.
+  void clear();
   // Of a graph that grows while it is played: the executor says what has ended. True: released.
   void end(TaskId task) { tasks_[task].ended = true; }
   bool ended(TaskId task) const { return tasks_[task].ended; }

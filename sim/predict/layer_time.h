@@ -18,7 +18,7 @@ namespace ddpsim::predict {
 
 // Bandwidth of Inductor's kernels, as a share of what large element-wise kernels of PyTorch reach:
 // those of GPT-2 small, compiled by PyTorch 2.11, on an H200 (tests/unit/compiled_test.cc).
-inline constexpr double kTritonPointwise = 0.83;
+inline constexpr double kTritonPointwise = 0.84;
 inline constexpr double kTritonReduction = 0.67;
 inline constexpr double kTritonLoss = 0.40;
 

@@ -105,6 +105,7 @@ SimulationOptions simulation_options(const Question& q, Level level, const Optio
                   !q.scenario.real_compute && !goes_apart(q.scenario.plan);
   so.real_compute = q.scenario.real_compute;
   so.common_start = options.common_start;
+  so.graph = options.graph;
   return so;
 }
 
@@ -117,10 +118,15 @@ std::vector<RankClass> classes_of(const Scenario& s, const Profile& p,
   return classes;
 }
 
-// The options, with somewhere to keep communicators.
-Options keeping(const Options& options, Communicators& own) {
+struct Kept {
+  Communicators known;
+  engine::TaskGraph graph;
+};
+// The options, with what the simulations of one answer have in common.
+Options keeping(const Options& options, Kept& own) {
   Options out = options;
-  if (!out.known) out.known = &own;
+  if (!out.known) out.known = &own.known;
+  if (!out.graph) out.graph = &own.graph;
   return out;
 }
 
@@ -500,7 +506,7 @@ Problem check(const Question& q, Communicators* known) {
 }
 
 double message_count(const Question& q, const Program* program) {
-  Communicators own;
+  Kept own;
   Options options = keeping({}, own);
   options.program = program;
   Prepared r = prepare(q, Level::Mid, strategy::Steps::SteadyOnly, options);
@@ -568,7 +574,7 @@ bool interval_from_levels(const Question& q) {
 }
 
 Duration steady_period(const Question& q, Level level, const Options& given) {
-  Communicators own;
+  Kept own;
   const Options options = steady_only(keeping(given, own));
   if (!options.jitter || !q.scenario.jitter) return play(q, level, options, false).step;
   return mean(
@@ -576,14 +582,14 @@ Duration steady_period(const Question& q, Level level, const Options& given) {
 }
 
 SteadyStep steady_step(const Question& q, Level level, const Options& given) {
-  Communicators own;
+  Kept own;
   Played p = play(q, level, steady_only(keeping(given, own)), true);
   return {std::move(p.prepared.program), std::move(p.simulation), p.step};
 }
 
 Prediction predict(const Question& q, const Options& given) {
   Prediction out;
-  Communicators own;
+  Kept own;
   const Options options = keeping(given, own);
   Played played = play(q, Level::Mid, options, true);
   const Prepared& r = played.prepared;

@@ -99,6 +99,8 @@ struct Options {
   Communicators* known =
       nullptr;  // of this fabric and profile, from questions before this one; null = none
   KnownTimes* times = nullptr;  // the same of a workload and a profile
+  engine::TaskGraph* graph =
+      nullptr;  // whose memory simulations use, one at a time; what it held is gone. null = none
 };
 
 struct LinkUse {

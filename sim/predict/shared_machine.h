@@ -11,7 +11,7 @@ namespace ddpsim::predict {
 
 struct Shared {
   std::size_t jobs = 1;
-  engine::TaskGraph graph;
+  engine::TaskGraph& graph;
   std::vector<engine::ResourceId> link_resource;  // by link; kNone = not used yet
   engine::ResourceId cores =
       engine::kNone;  // of the machine that all hosts are emulated on; core-picoseconds

@@ -198,7 +198,9 @@ class Simulator : JobCoordination {
 Simulation simulate(const Program& program, const Communicator& comm, const Profile& profile,
                     const std::vector<RankClass>& classes, const SimulationOptions& options,
                     std::span<const NeighbourJob> others) {
-  Shared shared;
+  engine::TaskGraph own_graph;
+  Shared shared{1, options.graph ? *options.graph : own_graph};
+  shared.graph.clear();
   shared.link_resource.assign(comm.fabric->links().size(), engine::kNone);
   int cores = comm.fabric->cluster().emulated_on_cores;
   if (cores > 0) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/collective/price.h"
+#include "sim/engine/task_graph.h"
 #include "sim/model/run.h"
 #include "sim/predict/rank_class.h"
 
@@ -32,7 +33,8 @@ struct SimulationOptions {
   int steady_steps = 3;       // at least 2
   double plays_before = 1e9;  // backend tcp: how often its connections have carried a collective
                               // before; a job's have carried much
-  Prices* prices = nullptr;   // of the job at this level, to be kept; null: its own. No other job's
+  engine::TaskGraph* graph = nullptr;  // as Options::graph
+  Prices* prices = nullptr;  // of the job at this level, to be kept; null: its own. No other job's
 };
 
 struct SimulatedStep {

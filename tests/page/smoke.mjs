@@ -52,10 +52,8 @@ function run(...args) {
     throw new Error(`ddpsim ${args.join(" ")}: exit code ${done.status}: ${done.stderr}`);
   return done.stdout;
 }
-const report = (name, ...args) => {
-  run(...args, "--html", join(out, `${name}.html`));
-  return JSON.parse(run(...args, "--format", "json"));
-};
+const report = (name, ...args) =>
+  JSON.parse(run(...args, "--html", join(out, `${name}.html`), "--format", "json"));
 const inFolder = (name, text) => {
   writeFileSync(join(out, name), text);
   return join(out, name);

@@ -268,7 +268,6 @@ std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
   const Settings& settings = place.settings;
   bool inline_cluster = flags.cluster.empty() && place.parsed.cluster_document.is_object();
   std::string flag = flags.profiles.empty() ? "" : flags.profiles[0];
-  bool named = !flag.empty() || !place.parsed.profile.empty();
   std::string key = (inline_cluster ? place.parsed.cluster_document.dump()
                                     : place.name(flags.cluster, place.parsed.cluster, folder_)) +
                     "\n" + settings.of(Target::Cluster) + "\n" +

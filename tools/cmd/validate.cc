@@ -1,17 +1,11 @@
 // ddpsim validate: every measured Run of a folder beside the prediction of its scenario, and the
 // budget that the errors must keep; published collectives and training steps, likewise.
-#include <limits>
 #include <ostream>
-#include <stdexcept>
 
 #include <fmt/format.h>
 
-#include "calib/cuda/cuda.h"
 #include "sim/io/read_budget.h"
-#include "sim/predict/baselines.h"
 #include "sim/predict/mechanisms.h"
-#include "sim/strategy/systems.h"
-#include "sim/validation/pairing.h"
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/collectives_machines.h"
 #include "tools/cmd/executed.h"
@@ -19,194 +13,13 @@
 #include "tools/cmd/kernels.h"
 #include "tools/cmd/question.h"
 #include "tools/cmd/steps.h"
+#include "tools/cmd/validate_runs.h"
 #include "tools/cmd/validation_text.h"
 
 namespace ddpsim::cli {
 namespace {
 
 using namespace validation;
-
-struct ValidateFlags {
-  std::string runs;
-  std::string profile;
-  std::string profiles;
-  std::string budget;
-  std::string tolerance;
-  std::string without;
-  bool fail_fast = false;
-  bool collectives = false;
-  bool steps = false;
-  bool kernels = false;
-  std::string published;
-  OutputFlags output;
-};
-
-// The profile that the scenario's cluster names; "" = the scenario names its cluster only.
-std::string profile_named(const std::string& scenario) {
-  io::Json j = io::parse_json(io::read_file(scenario), scenario);
-  io::Json::json_pointer at("/cluster/device/profile");
-  if (!j.is_object() || !j.contains("cluster") || !j["cluster"].is_object() || !j.contains(at) ||
-      !j[at].is_string())
-    return {};
-  return j[at].get<std::string>();
-}
-
-// The file in `folder` (--profiles) of that profile, measured before datasheet.
-std::string profile_in(const std::string& folder, const std::string& scenario) {
-  std::string base = profile_named(scenario);
-  if (base.empty()) return {};
-  const std::string suffix = ".datasheet";
-  if (base.ends_with(suffix)) base.resize(base.size() - suffix.size());
-  for (const std::string& name : {base, base + suffix})
-    if (std::string path = folder + "/" + name + ".json"; io::exists(path)) return path;
-  throw InputError{
-      folder, "holds no profile \"" + base + "\", which the cluster of " + scenario + " names"};
-}
-
-// What the computation of a replay on a GPU is as long as: what a profile says of its own errors
-// changes no time.
-bool same_computation(const Profile& a, const Profile& b) {
-  io::OrderedJson x = io::write_profile(a, {});
-  io::OrderedJson y = io::write_profile(b, {});
-  for (io::OrderedJson* one : {&x, &y}) (*one)["compute"].erase("described_error");
-  for (const char* section : {"compute", "memory", "host"})
-    if (x[section] != y[section]) return false;
-  return x.value("kernels", io::OrderedJson()) == y.value("kernels", io::OrderedJson());
-}
-
-// `run`: brings a layer profile that replaces the workload's times; null or without one: the
-// workload's own.
-Case predict_case(const Terminal& t, const ValidateFlags& flags, const std::string& path,
-                  bool replayed, const Run* run = nullptr) {
-  Case c;
-  try {
-    if (!io::exists(path)) throw InputError{path, "no such scenario file"};
-    QuestionFlags q;
-    q.scenario = path;
-    if (!flags.profile.empty())
-      q.profiles = {flags.profile};
-    else if (!flags.profiles.empty()) {
-      if (std::string file = profile_in(flags.profiles, path); !file.empty()) q.profiles = {file};
-    } else if (std::string own = own_profile(flags.runs, profile_named(path), replayed);
-               !own.empty()) {
-      q.profiles = {own};
-    }
-    Loaded l = load(t, q);
-    c.tags = tags_of(l.workload, l.cluster, l.scenario);
-    c.system_class = system_class(l.cluster, l.scenario);
-    c.sharded = l.scenario.plan.system == System::ZeroRedundancy ||
-                strategy::record_of(l.scenario.plan.system).shards ||
-                l.scenario.plan.system == System::Megatron;
-    c.real = l.scenario.real_compute;
-    if (run && run->layers) {
-      if (auto why = layers_problem(l.workload, *run); !why.empty()) throw InputError{path, why};
-      l.workload = as_recorded(l.workload, *run);
-      if (auto problem = predict::check(l.question()))
-        throw InputError{path,
-                         "with the Run's layer profile: " + problem.path + ": " + problem.message};
-    }
-    if (!flags.without.empty()) {
-      l.options.without = predict::parse_mechanism(flags.without);
-      predict::remove(*l.options.without, l.workload, l.cluster, l.profile, l.scenario);
-      l.fabric = std::make_shared<const topology::Fabric>(l.cluster);
-      l.options.known = nullptr;
-    }
-    c.prediction = predict::predict(l.question(), l.options);
-    c.naive = predict::naive_step(l.question());
-    c.queue = predict::queue_step(l.question());
-    c.scenario_hash = l.scenario_hash;
-    c.workload_hash = l.workload_hash;
-    c.profile = l.profile;
-    c.one_gpu = l.scenario.ranks > 1 && l.cluster.link.transport == calib::cuda::kLoopback;
-    c.mean = steps_differ(l.scenario);
-    if (l.scenario.plan.system == System::PytorchDdp) {
-      c.cap = l.scenario.plan.bucket_cap_mb;
-      io::Json rest = l.document;
-      if (rest.contains("plan")) rest["plan"].erase("bucket_cap_mb");
-      c.sweep = rest.dump();
-    }
-  } catch (const std::logic_error& e) {
-    throw std::runtime_error(path + ": " + e.what());
-  } catch (const InputError& e) {
-    c.problem = "its scenario can no longer be predicted: " + e.where + ": " + e.what;
-  }
-  return c;
-}
-
-// A replay on a GPU computes as long as the profile that it was executed with says. Why another one
-// predicts it, "" = none does.
-std::string other_profile(const Terminal& t, const Run& run, const Case& c,
-                          const std::string& folder) {
-  const std::string& then = run.origin.profile;
-  if (run.evidence != EvidenceClass::Replay || run.origin.gpu.empty() || then == c.profile.name)
-    return {};
-  try {
-    std::vector<std::string> files;
-    for (const char* in : {"/replayed/", "/profiles/"})
-      if (std::string beside = folder + in + then + ".json"; io::exists(beside))
-        files.push_back(beside);
-    if (auto shipped = home_of(t).list("calib/profiles");
-        std::find(shipped.begin(), shipped.end(), then) != shipped.end())
-      files.push_back(home_of(t).find("calib/profiles", then, "profile"));
-    for (const std::string& file : files) {
-      Profile p = io::read_profile(io::parse_json(io::read_file(file), file), file);
-      if (p.name == then && same_computation(p, c.profile)) return {};
-    }
-  } catch (const InputError&) {  // it is not here
-  }
-  return "its computation was as long as profile " + then + " says, and " + c.profile.name +
-         " would predict it; --profile or --profiles name what it was executed with";
-}
-
-Run open_run(const std::string& file) {
-  Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
-  if (run.kind != RunKind::Measured)
-    throw InputError{file, "is a predicted run; a folder of runs to validate holds measured ones"};
-  bool steady = std::any_of(run.steps.begin(), run.steps.end(),
-                            [](const StepRecord& s) { return s.kind == StepKind::Steady; });
-  if (!run.steps.empty() && !steady)
-    throw InputError{file + "#/steps", "has no steady step, so there is nothing to compare"};
-  return run;
-}
-
-Validation validate_folder(const Terminal& t, const ValidateFlags& flags,
-                           const std::vector<Limit>& limits) {
-  std::vector<std::string> files = run_files(flags.runs);
-  if (files.empty())
-    throw InputError{flags.runs,
-                     "holds no runs (*.json, *.json.gz); execute some with ddpsim run, or name "
-                     "another folder with --runs"};
-  Validation v;
-  std::map<std::pair<std::string, bool>, Case> cases;
-  for (const std::string& file : files) {
-    if (flags.fail_fast && fails_already(v, limits)) break;
-    Run run = open_run(file);
-    std::string name = file.substr(file.rfind('/') + 1);
-    if (!is_comparable(v, name, run)) continue;
-    std::string path = flags.runs + "/scenarios/" + run.scenario + ".json";
-    const bool replayed = run.evidence == EvidenceClass::Replay && !run.origin.gpu.empty();
-    auto as_captured = [&]() -> const Case& {
-      const std::pair key{run.scenario, replayed};
-      auto found = cases.find(key);
-      if (found == cases.end())
-        found = cases.emplace(key, predict_case(t, flags, path, replayed)).first;
-      return found->second;
-    };
-    const Case c = run.layers ? predict_case(t, flags, path, replayed, &run) : as_captured();
-    std::string why = staleness(run, c);
-    if (why.empty()) why = other_profile(t, run, c, flags.runs);
-    if (!why.empty()) {
-      v.errors.push_back({name, run.key, "stale", why});
-      continue;
-    }
-    Pair& pair = add_pair(v, name, run, c, tolerance_of(flags.tolerance));
-    if (run.layers && c.real)
-      pair.capture_error =
-          relative(as_captured().prediction.summary.step, pair.comparison.measured);
-  }
-  summarize(v);
-  return v;
-}
 
 // Published tables of collectives beside the mechanism, which was fitted on other machines' tables.
 void validate_collectives(Terminal& t, const ValidateFlags& flags) {
