@@ -145,8 +145,14 @@ TEST_F(Folder, EachCommandInEachFormat) {
           from = end + 1;
         }
       }
-      // Again, into a file: the same bytes.
+      // Again, into a file: the same bytes. doctor tells the load of the machine, which may have
+      // changed between the two.
       Outcome to_file = ddpsim(args + Args{"--out", file("answer")});
+      for (int more = 0; more < 3 && c.args[0] == "doctor"; ++more) {
+        if (io::read_file(file("answer")) == first.out) break;
+        first = ddpsim(args);
+        to_file = ddpsim(args + Args{"--out", file("answer")});
+      }
       EXPECT_EQ(to_file.code, 0) << to_file.err;
       EXPECT_EQ(to_file.out, "");
       EXPECT_EQ(io::read_file(file("answer")), first.out);
