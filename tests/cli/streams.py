@@ -125,6 +125,21 @@ def pipes(ddpsim, folder):
     )
 
 
+def wait_until_handled(child, how):
+    """Until it has its handlers, or has ended: before, a signal ends it as it would any process."""
+    bit = 1 << (how - 1)
+    while child.poll() is None:
+        try:
+            status = Path(f"/proc/{child.pid}/status").read_text()
+        except OSError:
+            return
+        masks = dict(line.split(":\t") for line in status.splitlines() if line.startswith("Sig"))
+        caught, ignored = (int(masks[m], 16) for m in ("SigCgt", "SigIgn"))
+        if caught & bit or (ignored & bit and caught & 1 << (signal.SIGTERM - 1)):
+            return
+        time.sleep(0.001)
+
+
 def signals(ddpsim, folder):
     """At whatever moment it is told to end: the old page, or the new one, and nothing beside it."""
     place = folder / "pages"
@@ -150,6 +165,7 @@ def signals(ddpsim, folder):
         how = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP][k % 3]
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(lasted * (0.3 + 0.7 * k / 24))
+        wait_until_handled(child, how)
         child.send_signal(how)
         code = child.wait(timeout=60)
         check(code in (0, 130 if how == signal.SIGINT else -how), f"{how.name} ends with {code}")
