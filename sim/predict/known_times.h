@@ -35,4 +35,10 @@ class KnownTimes {
   std::map<std::pair<Level, std::optional<DType>>, StepTimes> times_;
 };
 
+// As step_times(). `known`: null = none.
+inline StepTimes step_times(KnownTimes* known, const Workload& w, const Profile& p, Level level,
+                            std::optional<DType> weights) {
+  return known ? known->of(w, p, level, weights) : step_times(w, p, level, weights);
+}
+
 }  // namespace ddpsim::predict

@@ -21,6 +21,7 @@
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/memory.h"
 #include "sim/predict/message_range.h"
+#include "sim/predict/prices.h"
 #include "sim/predict/roofline.h"
 #include "sim/predict/server_places.h"
 #include "sim/predict/staleness.h"
@@ -57,9 +58,7 @@ struct Prepared {
 // REQUIRES: options.known
 Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options) {
   Prepared r;
-  const std::optional<DType> weights = gathered_in(q.scenario.plan);
-  r.times = options.times ? options.times->of(q.workload, q.profile, level, weights)
-                          : step_times(q.workload, q.profile, level, weights);
+  r.times = step_times(options.times, q.workload, q.profile, level, gathered_in(q.scenario.plan));
   if (options.program)
     r.program = *options.program;
   else

@@ -594,6 +594,21 @@ TEST_F(Answers, AFolderOfOnesOwnRunsCanBeValidated) {
       << o.err;
 }
 
+// Runs are read on all cores; what is told is as if they were read one after another.
+TEST_F(Answers, ValidateTellsOfTheFirstRunThatIsNone) {
+  fs::create_directories(file("runs"));
+  std::string long_one = "[0";
+  for (int k = 0; k < 300'000; ++k) long_one += ",0";
+  io::write_file(file("runs/a.json"), long_one);  // ends too early, which is seen late
+  io::write_file(file("runs/b.json"), "b");
+  for (int k = 0; k < 3; ++k) {
+    Outcome o = ddpsim({"validate", "--runs", file("runs")});
+    EXPECT_EQ(o.code, 2);
+    EXPECT_TRUE(has(o.err, "a.json")) << o.err;
+    EXPECT_FALSE(has(o.err, "b.json")) << o.err;
+  }
+}
+
 TEST_F(Answers, ARunOfTorchrunIsGivenItsQuestion) {
   // As ddpsim_record.py writes it under torchrun: without a case.
   std::string shipped = source_path("calib/runs/torch-fe8e143dc25d9acb-20261121T185539Z.json.gz");

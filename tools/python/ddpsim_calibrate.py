@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import sys
 import time
 from functools import partial
@@ -369,7 +368,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    cap.leave(main())

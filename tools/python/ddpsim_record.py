@@ -1876,7 +1876,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # gloo's threads may still wait for ranks that have gone
+    cap.leave(main())
