@@ -357,6 +357,9 @@ TEST(BufferGroups, ArePerDtypeUpTo250MiB) {
   EXPECT_EQ(buffer_groups(w), (Buckets{{0, 1, 3, 4}, {2, 5}}));
   w.buffers = tensors_of_bytes({{200 << 20, F32}, {60 << 20, F32}, {4, F32}});
   EXPECT_EQ(buffer_groups(w), (Buckets{{0, 1}, {2}}));
+  // 250 MB are less than the limit.
+  w.buffers = tensors_of_bytes({{250'000'000, F32}, {4, F32}, {12 << 20, F32}, {4, F32}});
+  EXPECT_EQ(buffer_groups(w), (Buckets{{0, 1, 2}, {3}}));
 }
 
 TEST(BufferGroups, AreNoneWithoutBuffers) {

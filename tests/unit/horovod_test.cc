@@ -68,6 +68,18 @@ TEST(HorovodFusion, PaddingCounts) {
   EXPECT_EQ(decided(c), (Sets{{0, 1}, {2}}));
 }
 
+// The last tensor of a fusion is padded as the others are.
+TEST(HorovodFusion, PaddingOfTheLastTensorCounts) {
+  Coordination c = of({512, 509});
+  c.padding = 16;
+  c.threshold = 1024;
+  EXPECT_EQ(decided(c), (Sets{{0, 1}}));
+  c = of({512, 16, 497});  // 512 + 16 + 512
+  c.padding = 16;
+  c.threshold = 1024;
+  EXPECT_EQ(decided(c), (Sets{{0, 1}, {2}}));
+}
+
 TEST(HorovodFusion, TypesDoNotMix) {
   Coordination c = of({4, 8, 16});
   c.tensors[1].dtype = DType::Float16;

@@ -82,6 +82,15 @@ TEST(Validation, CountsCoverageAndErrorsOfCleanRunsByClass) {
   EXPECT_DOUBLE_EQ(v.pairs.front().comparison.error, 0.5);  // the largest first
 }
 
+TEST(Validation, P95IsTheNinetyFifthOfAHundred) {
+  std::vector<Pair> pairs;
+  for (int k = 100; k >= 1; --k) pairs.push_back(judged_pair(0.001 * k));
+  const validation::Aggregate a =
+      summarized(std::move(pairs)).aggregates.at("replay").at("held_out");
+  EXPECT_DOUBLE_EQ(a.p95, 0.095);
+  EXPECT_DOUBLE_EQ(a.median, 0.0505);
+}
+
 TEST(Validation, ABudgetIsBrokenByWhatIsBeyondItAndByWhatHasNoValue) {
   Validation v = summarized({judged_pair(0.01), judged_pair(-0.04)});
   auto broken = [&](Limit l) {

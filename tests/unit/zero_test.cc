@@ -397,6 +397,32 @@ TEST(Zero, WhatARankOwnsIsReducedToItWhereBucketsAreNotAllReduced) {
   EXPECT_EQ(l.all("reduce/bucket.").size(), 8u);
 }
 
+// stage_1_and_2.py reduces first what a gradient would carry beyond the limit: a bucket may be
+// full.
+TEST(Zero, ABucketThatIsExactlyFullIsReducedOnce) {
+  const Workload w = test::layered(4, 4000, kMillisecond, kMillisecond);  // 1,000 elements each
+  for (int stage : {1, 2}) {
+    Plan p = zero(stage);
+    p.zero.reduce_bucket_size = 2000;
+    EXPECT_EQ(Listed(w, p, 2).all("allreduce/bucket.").size(), 2u) << stage;
+    p.zero.reduce_bucket_size = 1999;
+    EXPECT_EQ(Listed(w, p, 2).all("allreduce/bucket.").size(), 4u) << stage;
+  }
+}
+
+// partitioned_param_coordinator.py looks ahead while it has fewer elements than the limit.
+TEST(Zero, APrefetchThatIsExactlyFullTakesNoMore) {
+  Plan p = gathering_twice();
+  const auto second = [&](std::int64_t limit) {  // tensors of the second gathering
+    p.zero.stage3_prefetch_bucket_size = limit;
+    Listed l("resnet50", p, 8);
+    const Op& op = l.steady().ops[l.all("all_gather/bucket.").at(1)];
+    return l.steady().buckets[op.subject].tensors.size();
+  };
+  EXPECT_EQ(second(64), 1u) << "bn1.weight";
+  EXPECT_EQ(second(65), 2u) << "and bn1.bias";
+}
+
 TEST(ZeroPlans, AreRefusedWhereNothingIsKnown) {
   Workload w = test::workload("gpt2-small");
   auto refused = [&](auto change) {
