@@ -29,10 +29,12 @@ struct MpiShared {
 // Ends a process when the one that started it ends: killed, mpirun does not end its ranks.
 const std::vector<std::string> kBound{"setpriv", "--pdeathsig", "KILL"};
 
-// A shell's line that goes on with `command` as host `host`. The places of Open MPI's files.
+// A shell's line that goes on with `command` as host `host`. The places of Open MPI's files. Its
+// processes have numbers of their own: all end with the one that holds them.
 std::string as_host(int host, const std::string& command) {
   return fmt::format(
-      "unshare --uts --mount --propagation private sh -c 'hostname ddpsim{} && mount -t tmpfs "
+      "unshare --uts --mount --propagation private --pid --fork --kill-child sh -c 'hostname "
+      "ddpsim{} && mount -t tmpfs "
       "tmpfs /dev/shm && export TMPDIR=/dev/shm DDPSIM_HOST={} && exec {}' sh",
       host, host, command);
 }

@@ -50,7 +50,7 @@ TORCH = "it starts several processes of PyTorch; the test python.record runs it"
 NOT_RUN = {
     "./tools/quickstart": BUILDS,
     "./tools/test": BUILDS,
-    "tools/test": BUILDS,
+    "tools/test -L": BUILDS,
     "cmake": BUILDS,
     "ctest": BUILDS,
     "tools/ci_nightly": BUILDS,
@@ -71,7 +71,7 @@ NOT_RUN = {
     "tests/validation/": "it is itself a test",
     "tests/python/": "it is itself a test",
     "ddpsim validate $": JUDGES,
-    "tools/gpu_import": "it unpacks what a session on a GPU left; the test python.gpu_import runs it",
+    "tools/gpu_import": "it unpacks what a session on a GPU left: the test python.gpu_import",
     "tools/gpu_calibrate $": GPU,
     "tools/gpu_calibrate --models": GPU,
     "tools/readme_figures": WRITES,
@@ -116,7 +116,7 @@ def without_comment(line):
 
 def whole(text):
     """Is what stands between backticks a command, and not the mention of one?"""
-    if re.search(r"\b[A-Z][A-Z_]*\b(?!=)|\.\.\.|^\S+$", re.sub(r"\$\w+", "", text)):
+    if re.search(r"(?<![-\w])[A-Z][A-Z_]*\b(?!=)|\.\.\.|^\S+$", re.sub(r"\$\w+", "", text)):
         return False
     if not text.startswith("ddpsim "):
         return bool(PROGRAM.match(text))
@@ -263,30 +263,29 @@ def shards(folder, ddpsim):
 
 
 def question_and_run(folder, run_name):
-    """question.json, and a Run of it by PyTorch that says what its layers take."""
+    """question.json, and a Run of it by PyTorch that says what its layers take; as torchrun's, it
+    names no scenario."""
     run = next((ROOT / "calib/runs").glob("torch-1e8172296e4f0f97-*.json.gz"))
-    (folder / run_name).write_bytes(gzip.decompress(run.read_bytes()))
+    run = json.loads(gzip.decompress(run.read_bytes()))
+    run["case"] = {"key": "", "split": run["case"]["split"]}
+    write(folder, run_name, json.dumps(run))
     shutil.copy(ROOT / "calib/runs/scenarios/1e8172296e4f0f97.json", folder / "question.json")
 
 
 def runs_of_mine(folder, _ddpsim):
-    """What `ddpsim calibrate` and tools/truth_matrix leave on hosts without GPUs: some of it."""
-    mine = folder / "mine"
-    (mine / "scenarios").mkdir(parents=True, exist_ok=True)
-    runs = ROOT / "calib/runs"
+    """Some of what `ddpsim calibrate` and tools/truth_matrix leave, on hosts without GPUs."""
+    runs, mine = ROOT / "calib/runs", folder / "mine"
+    shutil.copytree(runs / "scenarios", mine / "scenarios")
     kept = 0
     for run in sorted(runs.glob("*.json.gz")):
         if run.name.startswith("tcp-"):
-            scenario = runs / "scenarios" / f"{run.name.split('-')[1]}.json"
-            if json.loads(scenario.read_text())["cluster"]["device"]["kind"] != "cpu":
+            scenario = json.loads((mine / f"scenarios/{run.name.split('-')[1]}.json").read_text())
+            cpu = scenario["cluster"]["device"]["kind"] == "cpu"
+            kept += cpu
+            if not cpu or kept % 3:
                 continue
-            kept += 1
-            if kept % 3:
-                continue
-            shutil.copy(scenario, mine / "scenarios")
-        elif run.name.startswith("torch-"):
-            continue
-        shutil.copy(run, mine)
+        if not run.name.startswith("torch-"):
+            shutil.copy(run, mine)
 
 
 def readme_story(folder, ddpsim):
@@ -299,8 +298,14 @@ def expected(folder, ddpsim):
 
 
 def gpu_runs(folder, _ddpsim):
-    (folder / "gpu-runs").mkdir()
-    link(folder, "gpu-runs/runs", ROOT / "calib/gpu-runs/h200-sxm")
+    """What tools/gpu_calibrate leaves of the device: an H200's, as if it had been quiet."""
+    (folder / "gpu-runs/runs").mkdir(parents=True)
+    for path in (ROOT / "calib/gpu-runs/h200-sxm").glob("cuda-*.json.gz"):
+        run = json.loads(gzip.decompress(path.read_bytes()))
+        run["quality"].update(verdict="clean", reasons=[])
+        (folder / "gpu-runs/runs" / path.name).write_bytes(
+            gzip.compress(json.dumps(run).encode(), 1)
+        )
 
 
 TRAIN_DDP = """import torch
@@ -403,7 +408,7 @@ class Runner:
 
     def unknown(self, command):
         """Options of a command that its help does not name."""
-        words = command.text.replace("'", "").split()
+        words = command.text.split()
         if not (words[0] == "ddpsim" or words[0].removeprefix("./").startswith("tools/")):
             return []
         name = [words[0].removeprefix("./")]
@@ -424,8 +429,8 @@ class Runner:
             if command.text.startswith(begins):
                 make(place, self.ddpsim)
         return subprocess.run(
-            ["bash", "-c", command.text], cwd=STANDS_IN.get(command.document, place), env=env, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=250,
+            ["bash", "-c", command.text], cwd=STANDS_IN.get(command.document, place), env=env,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=250,
         )  # fmt: skip
 
 
@@ -442,9 +447,8 @@ def judge(runner, texts, top):
         place.mkdir()
         env = runner.folder(place)
         for command in printed(name, text):
-            if command.text.startswith("ddpsim ") or command.reason or not command.whole:
-                failed += [f"{command}\n    {why}" for why in runner.unknown(command)]
             if command.reason or not command.whole:
+                failed += [f"{command}\n    {why}" for why in runner.unknown(command)]
                 kept += command.whole
                 mentioned += not command.whole
                 continue
