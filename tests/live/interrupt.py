@@ -9,7 +9,6 @@ import gzip
 import importlib.util
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +18,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from kill import MARK, processes  # noqa: E402
+from kill import MARK, left_over  # noqa: E402
 
 HOSTS = ["--cluster", "testbed-star", "--set", "cluster.hosts=2", "--loopback"]
 SIZES = ["--collectives", "--sizes", "4KiB,1MiB,16MiB,64MiB", "--repetitions", "40"]
@@ -41,16 +40,6 @@ def missing(name):
     if name == "mpi" and (not shutil.which("mpirun") or not importlib.util.find_spec("mpi4py")):
         return "no Open MPI or no mpi4py"
     return ""
-
-
-def killed(pid):
-    """Has the kernel been told to end it? On a busy machine it may be long about it."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return True
-    pending = re.findall(r"(?:SigPnd|ShdPnd):\s*([0-9a-f]+)", status)
-    return any(int(p, 16) >> (signal.SIGKILL - 1) & 1 for p in pending)
 
 
 def interrupted_after(command, env, seconds, how):
@@ -83,12 +72,8 @@ def check(name, ddpsim, how):
                 sys.exit(f"{name}: exit code {code} after {seconds} s: {err}")
             if code == 0:
                 sys.exit(f"{name}: it ended before anything could be interrupted ({seconds} s)")
-            ended = time.time()
-            while left := processes(mark):
-                lasted = time.time() - ended
-                if lasted > 5 or lasted > 0.5 and not all(map(killed, left)):
-                    sys.exit(f"{name}: processes {left} are left {lasted:.1f} s later")
-                time.sleep(0.01)
+            if left := left_over(mark):
+                sys.exit(f"{name}: processes {left} are left")
             files = sorted(Path(runs).glob("*.json.gz"))
             if "nothing is kept" in err:
                 if files:
