@@ -26,10 +26,15 @@ struct MpiShared {
   std::atomic<pid_t> holder[Rendezvous::kMaxProcesses];  // who holds the host of each rank
 };
 
-// A shell's line that goes on with `command` as host `host`. The places of Open MPI's files.
+// Ends a process when the one that started it ends: killed, mpirun does not end its ranks.
+const std::vector<std::string> kBound{"setpriv", "--pdeathsig", "KILL"};
+
+// A shell's line that goes on with `command` as host `host`. The places of Open MPI's files. Its
+// processes have numbers of their own: all end with the one that holds them.
 std::string as_host(int host, const std::string& command) {
   return fmt::format(
-      "unshare --uts --mount --propagation private sh -c 'hostname ddpsim{} && mount -t tmpfs "
+      "unshare --uts --mount --propagation private --pid --fork --kill-child sh -c 'hostname "
+      "ddpsim{} && mount -t tmpfs "
       "tmpfs /dev/shm && export TMPDIR=/dev/shm DDPSIM_HOST={} && exec {}' sh",
       host, host, command);
 }
@@ -38,9 +43,9 @@ std::string as_host(int host, const std::string& command) {
 std::string agent(const std::vector<int>& hosts, const MpiShared& shared) {
   std::string out = "address=$1\nshift\ncase \"$address\" in\n";
   for (std::size_t r = 0; r < hosts.size(); ++r)
-    out += fmt::format("{}) exec nsenter --net=/proc/{}/ns/net {} \"$*\" ;;\n",
-                       stage_address(hosts[r], true), shared.holder[r].load(),
-                       as_host(hosts[r], "sh -c \"$1\""));
+    out += fmt::format("{}) exec {} nsenter --net=/proc/{}/ns/net {} \"$*\" ;;\n",
+                       stage_address(hosts[r], true), fmt::join(kBound, " "),
+                       shared.holder[r].load(), as_host(hosts[r], "sh -c \"$1\""));
   return out + "esac\necho \"ddpsim_mpi: no host $address\" >&2\nexit 1\n";
 }
 
@@ -116,6 +121,7 @@ Run record_mpi(const Cluster& cluster, const std::vector<int>& hosts, const MpiO
          {std::pair{"PYTHONDONTWRITEBYTECODE", "1"}, std::pair{"OMP_NUM_THREADS", "1"},
           std::pair{"DDPSIM_HOSTS", shaped ? "namespaces" : "loopback"}})
       command.insert(command.end(), {"-x", fmt::format("{}={}", name, value)});
+    command.insert(command.end(), kBound.begin(), kBound.end());
     command.insert(command.end(), {options.python, options.script, "--out", path(answer)});
     if (!options.workload.empty())
       command.insert(command.end(), {"--workload", path(workload)});

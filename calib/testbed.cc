@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "calib/memory_file.h"
+
 namespace ddpsim::calib {
 namespace {
 
@@ -70,43 +72,30 @@ void join(int fd) {
 // Runs `program -batch -` in a namespace with `lines` on its stdin; throws with what it said.
 void batch(int network, const char* program, const std::string& lines) {
   if (lines.empty()) return;
-  int in[2];
-  int err[2];
-  if (::pipe(in) != 0 || ::pipe(err) != 0) fail("pipe");
+  // Files, not pipes: who is not installed reads nothing, and a pipe's writer is killed for that.
+  MemoryFile in(lines);
+  MemoryFile out;
   pid_t child = ::fork();
   if (child < 0) fail("fork");
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (network >= 0 && ::setns(network, CLONE_NEWNET) != 0) ::_exit(126);
-    ::dup2(in[0], 0);
-    ::dup2(err[1], 1);
-    ::dup2(err[1], 2);
-    for (int fd : {in[0], in[1], err[0], err[1]}) ::close(fd);
+    ::lseek(in.descriptor(), 0, SEEK_SET);
+    ::dup2(in.descriptor(), 0);
+    ::dup2(out.descriptor(), 1);
+    ::dup2(out.descriptor(), 2);
     std::string path = std::string(std::getenv("PATH") ? std::getenv("PATH") : "") +
                        ":/usr/sbin:/sbin:/usr/bin:/bin";
     ::setenv("PATH", path.c_str(), 1);
     ::execlp(program, program, "-batch", "-", nullptr);
     ::_exit(127);
   }
-  ::close(in[0]);
-  ::close(err[1]);
-  std::size_t written = 0;
-  while (written < lines.size()) {
-    auto n = ::write(in[1], lines.data() + written, lines.size() - written);
-    if (n <= 0) break;
-    written += static_cast<std::size_t>(n);
-  }
-  ::close(in[1]);
-  std::string said;
-  char block[512];
-  for (ssize_t n; (n = ::read(err[0], block, sizeof block)) > 0;)
-    said.append(block, static_cast<std::size_t>(n));
-  ::close(err[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
     throw std::runtime_error(std::string(program) + " is not installed (Debian: iproute2)");
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    std::string said = out.text();
     for (char& c : said)
       if (c == '\n') c = ' ';
     throw std::runtime_error(fmt::format("{} failed: {}", program, said.substr(0, 300)));
@@ -198,7 +187,9 @@ std::string privilege_problem() {
   for (ssize_t n; (n = ::read(out[0], block, sizeof block)) > 0;)
     why.append(block, static_cast<std::size_t>(n));
   ::close(out[0]);
-  ::waitpid(child, nullptr, 0);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (why.empty() && !WIFEXITED(status)) return "what tries to make hosts was killed";
   return why;
 }
 

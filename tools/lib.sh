@@ -6,8 +6,9 @@
 # Packages of Debian and Ubuntu.
 # shellcheck disable=SC2034  # used by the scripts that source this file
 ddpsim_build_packages=(g++ cmake ninja-build libboost-graph-dev nlohmann-json3-dev libfmt-dev libcli11-dev libpugixml-dev zlib1g-dev)
-# shellcheck disable=SC2034
-ddpsim_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libgloo-dev clang clang-format python3 python3-protobuf)
+# Of the tests, and of `ddpsim run` on hosts of its own (iproute2). tests/house/check_programs.py
+# holds all lists to what is called. shellcheck disable=SC2034
+ddpsim_test_packages=(git iproute2 libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libgloo-dev clang clang-format python3 python3-protobuf)
 # PyTorch takes the BLAS that is installed; without OpenBLAS it is the reference one, which is slow.
 # shellcheck disable=SC2034
 ddpsim_capture_packages=(python3-torch python3-torchvision libopenblas0-pthread)

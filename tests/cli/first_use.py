@@ -181,6 +181,16 @@ class Runs(Case):
             says=["at most 64 hosts", "--loopback"],
         )
 
+    def test_hosts_that_cannot_be_made_are_never_taken(self):
+        # An `ip` that ends before it has read anything.
+        (self.folder / "ip").symlink_to("/bin/false")
+        env = dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}")
+        for _ in range(40):
+            done = subprocess.run(
+                [DDPSIM, "doctor", "--format", "csv"], capture_output=True, text=True, env=env
+            )
+            self.assertIn("\nhosts,no,", done.stdout)
+
     def test_says_what_was_typed(self):
         typed = [
             "run",

@@ -117,9 +117,9 @@ def as_kineto(ask, folder):
         check(abs(steps[0] / steps[1] - 1) < 1e-4, f"{name}: predicted {steps}")
 
 
-def with_shapes(ask, folder):
+def shaped(path):
+    """An export whose ranges tell shapes, as emit_nvtx(record_shapes=True) has them."""
     document = events_of(ROOT / "tests" / "data" / "kineto" / "mi250-minitoy.json.gz")
-    path = folder / "shapes.sqlite"
     made = Export(path)
     made.session("AMD", BEGAN_NS["mi250-minitoy"])
     # One optimizer's step tells no iteration: the same steps again.
@@ -130,6 +130,11 @@ def with_shapes(ask, folder):
     document["traceEvents"] += twice
     made.add(document, pid=12, device=2, began_ns=BEGAN_NS["mi250-minitoy"])
     made.close()
+
+
+def with_shapes(ask, folder):
+    path = folder / "shapes.sqlite"
+    shaped(path)
     out = folder / "shapes.json"
     more = ["--workload", out, "--batch", 20, "--format", "json"]
     notes = ask.answer("import", "nsys", path, *more)["notes"]

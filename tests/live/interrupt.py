@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from kill import MARK, processes  # noqa: E402
+from kill import MARK, left_over  # noqa: E402
 
 HOSTS = ["--cluster", "testbed-star", "--set", "cluster.hosts=2", "--loopback"]
 SIZES = ["--collectives", "--sizes", "4KiB,1MiB,16MiB,64MiB", "--repetitions", "40"]
@@ -72,10 +72,7 @@ def check(name, ddpsim, how):
                 sys.exit(f"{name}: exit code {code} after {seconds} s: {err}")
             if code == 0:
                 sys.exit(f"{name}: it ended before anything could be interrupted ({seconds} s)")
-            deadline = time.time() + 5
-            while processes(mark) and time.time() < deadline:
-                time.sleep(0.01)
-            if left := processes(mark):
+            if left := left_over(mark):
                 sys.exit(f"{name}: processes {left} are left")
             files = sorted(Path(runs).glob("*.json.gz"))
             if "nothing is kept" in err:
