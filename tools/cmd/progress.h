@@ -2,9 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <ostream>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -59,5 +62,49 @@ class Progress {
   Clock::time_point said_;
   bool shown_ = false;
 };
+
+// How long one piece of work lasts by now, on a terminal, from `after` on; gone when it has ended.
+class Elapsed {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit Elapsed(Terminal& t, Clock::duration after = std::chrono::seconds(1)) : t_(t) {
+    if (t.err_is_terminal) thread_ = std::thread([this, after] { show(after); });
+  }
+  ~Elapsed() {
+    {
+      std::lock_guard guard(lock_);
+      ended_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+  Elapsed(const Elapsed&) = delete;
+  Elapsed& operator=(const Elapsed&) = delete;
+
+ private:
+  void show(Clock::duration after) {
+    const Clock::time_point begin = Clock::now();
+    std::unique_lock guard(lock_);
+    auto ended = [this] { return ended_; };
+    if (changed_.wait_for(guard, after, ended)) return;
+    do {
+      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      t_.err << fmt::format("\rddpsim: {:.0f} s ", seconds) << std::flush;
+    } while (!changed_.wait_for(guard, std::chrono::milliseconds(500), ended));
+    t_.err << "\r\033[K" << std::flush;
+  }
+
+  Terminal& t_;
+  std::mutex lock_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  std::thread thread_;
+};
+
+template <class Work>
+auto timed(Terminal& t, Work work) {
+  const Elapsed elapsed(t);
+  return work();
+}
 
 }  // namespace ddpsim::cli
