@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/collective/distinct.h"
 #include "sim/collective/sockets.h"
 
 namespace ddpsim::collective {
@@ -9,17 +10,9 @@ namespace ddpsim::collective {
 double bottleneck(const Communicator& c, const Profile& p, Level level,
                   const std::vector<LinkLoad>& load, double io) {
   double worst = c.sockets ? io / socket_rate(p, level) : 0;
-  // Most links are as fast as the one before them.
-  const topology::Link* before = nullptr;
-  double rate = 0;
-  for (const LinkLoad& l : load) {
-    const topology::Link& link = c.fabric->links()[l.link];
-    if (before == nullptr || before->bandwidth != link.bandwidth ||
-        before->transport != link.transport || before->staging != link.staging)
-      rate = link_rate(c, p, level, l.link);
-    before = &link;
-    worst = std::max(worst, l.per_byte / rate);
-  }
+  for_each_kind(c, load, [&](const LinkLoad& l) {
+    worst = std::max(worst, l.per_byte / link_rate(c, p, level, l.link));
+  });
   return worst;
 }
 

@@ -34,7 +34,7 @@ TEST(Elapsed, IsToldOnATerminalAfterAWhileAndIsGoneAtTheEnd) {
   }
   EXPECT_EQ(err.str(), "") << "no terminal";
   t.err_is_terminal = true;
-  {
+  for (int k = 0; k < 20 && err.str().empty(); ++k) {  // threads of a busy machine begin late
     const cli::Elapsed soon(t, {});
     work();
   }
