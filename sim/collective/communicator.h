@@ -94,6 +94,9 @@ struct Communicator {
   bool sockets = false;  // Gloo between GPUs (sockets.h)
   OpenMpi mpi;           // of backend mpi
   int server = -1;       // device beside whose NIC a parameter server is (servers.h); -1 = none
+  // The first of all links that are alike, with what each pattern puts on them (load_demands.h);
+  // empty = not known.
+  std::vector<topology::LinkId> distinct;
   // Of a job's Program::groups, in their order (make_joint).
   std::vector<Communicator> groups;
   // Of groups that were joined: each of them by itself; empty = this one stands for all.

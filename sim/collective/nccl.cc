@@ -100,6 +100,7 @@ void add_all_to_all(Communicator& c) {
     pattern.load = nccl::p2p_loads(c.messages, inside);
     pattern.moved = c.ranks() - 1;
   }
+  c.distinct.clear();  // of the patterns before
 }
 
 Price nccl_all_to_all(const Communicator& c, const Profile& p, Level level, Bytes size) {

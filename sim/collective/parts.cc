@@ -111,6 +111,7 @@ void add_send_recv(Communicator& c) {
   if (c.send_recv > 0 || c.ranks() < 2 || c.backend == Backend::Nccl) return;
   c.send_recv = static_cast<int>(c.patterns.size());
   c.patterns.push_back(make_pattern(c, Algorithm::Direct, Operation::SendRecv));
+  c.distinct.clear();  // of the patterns before
 }
 
 }  // namespace ddpsim::collective

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/collective/distinct.h"
 #include "sim/collective/sockets.h"
 
 namespace ddpsim::collective {
@@ -9,8 +10,9 @@ namespace ddpsim::collective {
 double bottleneck(const Communicator& c, const Profile& p, Level level,
                   const std::vector<LinkLoad>& load, double io) {
   double worst = c.sockets ? io / socket_rate(p, level) : 0;
-  for (const LinkLoad& l : load)
+  for_each_kind(c, load, [&](const LinkLoad& l) {
     worst = std::max(worst, l.per_byte / link_rate(c, p, level, l.link));
+  });
   return worst;
 }
 

@@ -189,7 +189,7 @@ class RateSolver {
   double capacity(ResourceId r) const {
     const Resource& spec = g_.resources()[r];
     double c = spec.burst > 0 && resources_[r].tokens >= kTokenFloor ? spec.peak : spec.rate;
-    double left = 1 - resources_[r].held;
+    double left = 1 - std::min(resources_[r].held, spec.most_held);
     return left > 0 ? c * left : 0;
   }
 

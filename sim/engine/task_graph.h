@@ -30,6 +30,7 @@ struct Resource {
   double burst = 0;
   double peak = 0;
   bool starts_empty = false;  // no tokens at time 0 (a job that has been running); else full
+  double most_held = 1;       // 0..1 of the capacity: what holds take together at most
 };
 
 // What one unit of a task's work consumes of a resource.

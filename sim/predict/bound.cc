@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/collective/distinct.h"
 #include "sim/predict/partition.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/bucketing.h"
@@ -27,12 +28,12 @@ double ring_factor(int n) {
 double peak_rate(const collective::Communicator& c, const Profile& p,
                  const std::vector<collective::LinkLoad>& load) {
   double least = 1e300;
-  for (const auto& l : load) {
+  collective::for_each_kind(c, load, [&](const collective::LinkLoad& l) {
     const topology::Link& link = c.fabric->links()[l.link];
     double rate = collective::link_rate(c, p, Level::Mid, l.link);
     if (link.burst.count > 0) rate *= link.peak.bytes_per_ps() / link.bandwidth.bytes_per_ps();
     least = std::min(least, rate / l.per_byte);
-  }
+  });
   return least;
 }
 

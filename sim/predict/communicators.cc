@@ -6,6 +6,7 @@
 
 #include "sim/collective/nccl.h"
 #include "sim/collective/servers.h"
+#include "sim/predict/load_demands.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/server_places.h"
 #include "sim/strategy/fsdp.h"
@@ -231,7 +232,9 @@ const collective::Communicator& Communicators::find(const Question& q, const Key
     nccl::set_choice(*same.nccl, settings);
     return known_.emplace(key, std::move(same)).first->second;
   }
-  return known_.emplace(key, make(q, key, std::get<0>(key))).first->second;
+  collective::Communicator made = make(q, key, std::get<0>(key));
+  made.distinct = distinct_links(made);
+  return known_.emplace(key, std::move(made)).first->second;
 }
 
 const collective::Communicator& Communicators::get(const Question& q, const Program& program) {
@@ -262,6 +265,8 @@ const collective::Communicator& Communicators::get(const Question& q, const Prog
     else
       job.groups.push_back(
           join(q, key.first, program.groups[k], exchange(static_cast<int>(k) + 1)));
+  if (exchange(0)) job.distinct = distinct_links(job);
+  for (collective::Communicator& group : job.groups) group.distinct = distinct_links(group);
   return grouped_.emplace(std::move(key), std::move(job)).first->second;
 }
 

@@ -53,7 +53,13 @@ class Explainer {
     }
   }
 
-  std::vector<Sensitivity> what_helps(const Question& q, const Options& options) const {
+  // Faster networks and hosts of one fabric.
+  struct Faster {
+    std::optional<OtherFabric> network;
+    std::optional<OtherFabric> inside;
+  };
+  static std::vector<Sensitivity> what_helps(const Question& q, const Options& options,
+                                             Faster& kept) {
     std::vector<Sensitivity> out;
     for (Resource r : kResources) {
       if (r == Resource::Input &&
@@ -61,7 +67,8 @@ class Explainer {
         continue;
       if (r == Resource::Host && q.profile.kind == DeviceKind::Cpu) continue;  // it computes
       if (r == Resource::Sockets && !copied_by_threads(q)) continue;
-      out.push_back({r, step_if_faster(q, r, kFaster, options)});
+      out.push_back({r, step_if_faster(q, r, kFaster, options,
+                                       r == Resource::Network ? &kept.network : &kept.inside)});
     }
     std::stable_sort(out.begin(), out.end(),
                      [](const Sensitivity& a, const Sensitivity& b) { return a.step < b.step; });
@@ -69,23 +76,27 @@ class Explainer {
   }
 
   void ask_what_helps(Explanation& out) {
-    out.sensitivity = what_helps(q_, options_);
+    Faster kept;
+    out.sensitivity = what_helps(q_, options_, kept);
     const Sensitivity& first = out.sensitivity.front();
     constexpr double kWorthSaying = 0.002;
     if (static_cast<double>((out.step - first.step).ps) <
         kWorthSaying * static_cast<double>(out.step.ps))
       return;
+    const bool other_fabric =
+        first.resource == Resource::Network || first.resource == Resource::Inside;
     for (double factor : {1.25, 1.5, 2.0, 3.0, 4.0, 8.0}) {
       Hardware h = faster(q_, first.resource, factor);
-      topology::Fabric fabric(h.cluster);
-      Communicators known;
+      std::optional<OtherFabric> other;
+      Faster fresh;
       Options options = options_;
-      options.known = &known;
+      if (other_fabric) options.known = &other.emplace(h.cluster).known;
       std::optional<Program> program;
       if (options_.program)
         options.program = &program.emplace(faster(*options_.program, first.resource, factor));
-      Resource now =
-          what_helps({h.workload, fabric, h.profile, q_.scenario}, options).front().resource;
+      const topology::Fabric& fabric = other ? other->fabric : q_.fabric;
+      const Question asked{h.workload, fabric, h.profile, q_.scenario};
+      const Resource now = what_helps(asked, options, other ? fresh : kept).front().resource;
       if (now == first.resource) continue;
       out.moves_at = factor;
       out.moves_to = now;

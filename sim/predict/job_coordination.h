@@ -116,9 +116,11 @@ struct JobCoordination : JobLanes {
   void perform(const strategy::Fusion::Decision& decision, std::vector<TaskId>& release) {
     Live& l = live_[step_of_[decision.fused.front().front()]];
     auto from = static_cast<std::uint32_t>(l.step.ops.size());
+    const auto first_bucket = static_cast<std::uint32_t>(l.step.buckets.size());
+    decided_deps_ = l.step.extra_deps.size();
     strategy::add_reductions(program_, l.step, cycles_->agreement(decision), decision.fused);
     std::uint32_t thread = from;
-    std::vector<std::uint32_t> last(l.step.buckets.size(), kNoOp);
+    std::vector<std::uint32_t> last(l.step.buckets.size() - first_bucket, kNoOp);
     for (auto& of_class : l.placed) of_class.resize(l.step.ops.size());
     for (std::uint32_t i = from; i < l.step.ops.size(); ++i) {
       const Op& op = l.step.ops[i];
@@ -127,7 +129,7 @@ struct JobCoordination : JobLanes {
       else
         for (std::size_t c = 0; c < classes_.size(); ++c) add_decided(l.step, i, c, l.placed[c]);
       if (op.lane == Lane::Worker) thread = i;
-      if (of_bucket(op.kind)) last[op.subject] = i;
+      if (of_bucket(op.kind)) last[op.subject - first_bucket] = i;
     }
     for (std::uint32_t c = 0; c < classes_.size(); ++c) {
       TaskId end = l.placed[c][thread].end;

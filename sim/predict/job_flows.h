@@ -88,7 +88,8 @@ struct JobFlows {
     for (std::size_t c = 0; c < classes_.size(); ++c)
       for (std::size_t k = 0; k < device_.size(); ++k) {
         bool shared = k == 1 && !profile_.memory_hold;
-        device_[k].push_back(shared ? device_[0][c] : graph_.add_resource({1.0, 0, 0}));
+        device_[k].push_back(shared ? device_[0][c]
+                                    : graph_.add_resource({1, 0, 0, false, kMostHeld}));
         engine::Demand d{device_[k].back(), 1};
         device_flow_[k].push_back(shared ? device_flow_[0][c]
                                          : graph_.add_flow(std::span(&d, 1), 1, 1));
@@ -119,9 +120,9 @@ struct JobFlows {
   // What a collective takes of computation (0) and of what memory decides (1).
   double hold_of(std::size_t k, const Price& price) const {
     const double memory = holds_[1] * hold_factor(profile_, price.channels, true);
-    if (k == 1) return std::min(memory, kMostHeld);
+    if (k == 1) return memory;
     const double products = holds_[0] * hold_factor(profile_, price.channels, false);
-    return std::min(mixed_ * products + (1 - mixed_) * memory, kMostHeld);
+    return mixed_ * products + (1 - mixed_) * memory;
   }
   static bool moves_memory(const Op& op) { return op.traffic > 0 || is_update(op.kind); }
 
@@ -287,6 +288,7 @@ struct JobFlows {
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
   std::vector<engine::FlowId> wait_flow_;    // by class
   static constexpr double kBehindComputation = 1e-3;
+  // Of a device, by all collectives at once: they wait for its kernels, which need the rest.
   static constexpr double kMostHeld = 0.6;
   std::array<double, 2> holds_{};
   double mixed_ = 1;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -63,22 +64,63 @@ struct JobServers : JobCollectives {
  private:
   struct Way {
     Duration latency;
+    std::vector<topology::LinkId> links;
     engine::FlowId flow = engine::kNone;  // no link is on it
   };
+  using Key = std::tuple<std::uint8_t, int, bool>;  // server's group, rank, push
+
   const Way& way_of(const Op& op, int rank) {
-    const bool push = op.kind.operation == Operation::Push;
-    auto [it, fresh] = ways_.try_emplace({op.group, rank, push});
-    if (!fresh) return it->second;
-    const Communicator& c = of_group(comm_, op.group);
-    const int device = c.devices[static_cast<std::size_t>(rank)];
+    if (ways_.empty()) find_ways();
+    return ways_.at({op.group, rank, op.kind.operation == Operation::Push});
+  }
+
+  void find_ways() {
     topology::Route route;
-    collective::find_server_route(*c.fabric, device, c.server, push, route);
-    it->second.latency = collective::server_latency(c, profile_, device, push);
-    if (route.links.empty()) return it->second;
-    std::vector<engine::Demand> demands;
-    for (topology::LinkId l : route.links) demands.push_back({link_resource(l), 1});
-    it->second.flow = graph_.add_flow(demands, 1);
-    return it->second;
+    for (std::size_t k = 0; k < comm_.groups.size(); ++k)
+      for (const RankClass& of : classes_)
+        for (bool push : {true, false}) {
+          const Communicator& c = comm_.groups[k];
+          if (c.server < 0) continue;
+          const auto group = static_cast<std::uint8_t>(k + 1);
+          const int rank = of.ranks.front();
+          const int device = c.devices[static_cast<std::size_t>(rank)];
+          collective::find_server_route(*c.fabric, device, c.server, push, route);
+          Way& way = ways_[{group, rank, push}];
+          way.latency = collective::server_latency(c, profile_, device, push);
+          way.links = route.links;
+        }
+    std::map<topology::LinkId, std::vector<const Way*>> on;  // in order of ways
+    for (const auto& [key, way] : ways_)
+      for (topology::LinkId l : way.links) on[l].push_back(&way);
+    for (auto& [key, way] : ways_) {
+      std::vector<engine::Demand> demands;
+      for (topology::LinkId l : way.links)
+        if (decides(l, on)) demands.push_back({link_resource(l), 1});
+      if (!demands.empty()) way.flow = graph_.add_flow(demands, 1);
+    }
+  }
+
+  // A link that is no slower than another one, which all its ways take, limits none of them before
+  // that one does: rates are the same without it.
+  bool decides(topology::LinkId l,
+               const std::map<topology::LinkId, std::vector<const Way*>>& on) const {
+    const auto& links = comm_.fabric->links();
+    if (links[l].burst.count > 0) return true;
+    auto rate = [&](topology::LinkId k) {
+      return collective::link_rate(comm_, profile_, options_.level, k);
+    };
+    const auto& own = on.at(l);
+    auto narrower = [&](topology::LinkId other) {
+      if (other == l || links[other].burst.count > 0 || rate(other) > rate(l)) return false;
+      const auto& theirs = on.at(other);
+      if (rate(other) == rate(l) && theirs.size() == own.size() && other > l) return false;
+      std::size_t next = 0;
+      for (const Way* way : theirs)
+        if (next < own.size() && way == own[next]) ++next;
+      return next == own.size();
+    };
+    const auto& shared = own.front()->links;
+    return std::none_of(shared.begin(), shared.end(), narrower);
   }
 
   engine::FlowId work_of(std::uint8_t group) {
@@ -90,7 +132,7 @@ struct JobServers : JobCollectives {
     return it->second;
   }
 
-  std::map<std::tuple<std::uint8_t, int, bool>, Way> ways_;
+  std::map<Key, Way> ways_;
   std::map<std::uint8_t, engine::FlowId> work_;
 };
 

@@ -80,7 +80,7 @@ struct JobSteps : JobServers {
       if (d != kNoOp && !(prepared && is_implied(i, d))) each(d);
     if (s.extra_deps.empty()) return;
     const std::vector<StepProgram::ExtraDep>& deps = prepared ? extra_deps_ : s.extra_deps;
-    auto e = !prepared ? deps.begin()
+    auto e = !prepared ? deps.begin() + static_cast<std::ptrdiff_t>(decided_deps_)
                        : std::lower_bound(deps.begin(), deps.end(), i,
                                           [](const auto& d, auto op) { return d.op < op; });
     for (; e != deps.end() && (!prepared || e->op == i); ++e)
@@ -93,7 +93,8 @@ struct JobSteps : JobServers {
   std::vector<std::uint8_t> has_extra_;        // by operation: it waits for more than Op::dep
   std::vector<std::uint32_t> implied_;         // by operation: a dependency that is met anyway
   std::vector<StepProgram::ExtraDep> extra_deps_;  // by operation
-  std::vector<Duration> durations_;                // by operation, before the class's factor
+  std::size_t decided_deps_ = 0;  // of a step that is decided meanwhile: of its newest operations
+  std::vector<Duration> durations_;  // by operation, before the class's factor
   const bool decides_ = program_.coordination.has_value();  // operations are decided meanwhile
 };
 

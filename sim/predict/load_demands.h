@@ -16,4 +16,7 @@ std::vector<std::vector<std::vector<engine::Demand>>> load_demands(
     const collective::Communicator& comm, const Profile& profile, Level level, bool fold,
     const std::function<engine::ResourceId(topology::LinkId)>& resource);
 
+// Communicator::distinct, of its patterns as they are.
+std::vector<topology::LinkId> distinct_links(const collective::Communicator& comm);
+
 }  // namespace ddpsim::predict

@@ -34,12 +34,7 @@ bool same(const Plan& a, const Plan& b) {
 
 }  // namespace
 
-std::vector<RankedPlan> rank_plans(const Question& q, const Options& given) {
-  Communicators own;
-  Options options = given;
-  if (!options.known) options.known = &own;
-  options.interval = false;
-  options.names = false;
+std::vector<RankedPlan> plans_to_rank(const Question& q) {
   std::vector<RankedPlan> out;
   out.push_back({q.scenario.plan, strategy::settings_text(q.scenario.plan), true, {}, {}});
   auto add = [&](Plan plan) {
@@ -58,17 +53,24 @@ std::vector<RankedPlan> rank_plans(const Question& q, const Options& given) {
       if (q.scenario.ranks > q.fabric.cluster().devices_per_host || !r.several_hosts)
         add(strategy::with_setting(plain, r.knob, setting_of(r)));
   }
-  for (RankedPlan& r : out) {
-    Scenario scenario = q.scenario;
-    scenario.plan = r.plan;
-    Question question{q.workload, q.fabric, q.profile, scenario};
-    if (Problem p = check(question, options.known)) {
-      r.refused = p.message;
-      continue;
-    }
-    r.prediction = predict(question, options);
-  }
-  std::stable_sort(out.begin(), out.end(), [](const RankedPlan& a, const RankedPlan& b) {
+  return out;
+}
+
+RankedPlan ask_plan(RankedPlan plan, const Question& q, Options options) {
+  options.interval = false;
+  options.names = false;
+  Scenario scenario = q.scenario;
+  scenario.plan = plan.plan;
+  const Question question{q.workload, q.fabric, q.profile, scenario};
+  if (Problem p = check(question, options.known))
+    plan.refused = p.message;
+  else
+    plan.prediction = predict(question, options);
+  return plan;
+}
+
+void put_in_order(std::vector<RankedPlan>& plans) {
+  std::stable_sort(plans.begin(), plans.end(), [](const RankedPlan& a, const RankedPlan& b) {
     auto key = [](const RankedPlan& r) {
       if (!r.prediction) return std::tuple(2, std::int64_t{0});
       const bool fits = !r.prediction->memory || r.prediction->memory->fits();
@@ -77,6 +79,15 @@ std::vector<RankedPlan> rank_plans(const Question& q, const Options& given) {
     };
     return key(a) < key(b);
   });
+}
+
+std::vector<RankedPlan> rank_plans(const Question& q, const Options& given) {
+  Communicators own;
+  Options options = given;
+  if (!options.known) options.known = &own;
+  std::vector<RankedPlan> out = plans_to_rank(q);
+  for (RankedPlan& r : out) r = ask_plan(std::move(r), q, options);
+  put_in_order(out);
   return out;
 }
 

@@ -18,8 +18,14 @@ struct RankedPlan {
 };
 // Each system of strategy::systems() as it is by default, and in the settings that its record names
 // (SystemRecord::ranked); the question's own plan besides, where it is another. What is of no
-// system (accumulation, versions, NCCL's environment) is the question's. Those that fit first, by
-// step; then those that do not, by memory; refused ones last. Without intervals.
+// system (accumulation, versions, NCCL's environment) is the question's. None is asked yet.
+std::vector<RankedPlan> plans_to_rank(const Question& q);
+// The plan with its answer, without an interval. Several threads may ask, each its own plan.
+// REQUIRES: options.known; no options.graph.
+RankedPlan ask_plan(RankedPlan plan, const Question& q, Options options);
+// Those that fit first, by step; then those that do not, by memory; refused ones last.
+void put_in_order(std::vector<RankedPlan>& plans);
+// All three.
 std::vector<RankedPlan> rank_plans(const Question& q, const Options& options = {});
 
 }  // namespace ddpsim::predict

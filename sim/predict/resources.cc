@@ -141,20 +141,21 @@ Hardware faster(const Question& q, Resource resource, double factor) {
   return h;
 }
 
-Duration step_if_faster(const Question& q, Resource resource, double factor, const Options& given) {
+Duration step_if_faster(const Question& q, Resource resource, double factor, const Options& given,
+                        std::optional<OtherFabric>* kept) {
   Hardware h = faster(q, resource, factor);
   Options options = given;
   Scenario scenario = q.scenario;
   if (resource == Resource::Input && scenario.input) scenario.input->samples_per_s *= factor;
   std::optional<Program> program;
   if (given.program) options.program = &program.emplace(faster(*given.program, resource, factor));
-  bool same_fabric = resource != Resource::Network && resource != Resource::Inside;
-  Communicators own;
-  if (!same_fabric) options.known = &own;
-  if (same_fabric)
+  if (resource != Resource::Network && resource != Resource::Inside)
     return steady_period({h.workload, q.fabric, h.profile, scenario}, Level::Mid, options);
-  topology::Fabric fabric(h.cluster);
-  return steady_period({h.workload, fabric, h.profile, scenario}, Level::Mid, options);
+  std::optional<OtherFabric> own;
+  std::optional<OtherFabric>& other = kept ? *kept : own;
+  if (!other) other.emplace(h.cluster);
+  options.known = &other->known;
+  return steady_period({h.workload, other->fabric, h.profile, scenario}, Level::Mid, options);
 }
 
 }  // namespace ddpsim::predict

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "sim/predict/predict.h"
 
@@ -32,8 +33,15 @@ struct Hardware {
 };
 // REQUIRES: factor > 0. Resource::Input: nothing, it is the scenario's.
 Hardware faster(const Question& q, Resource resource, double factor);
-// The step there. Not for other jobs' workloads, which stay as they are.
+// A fabric with what is known of it.
+struct OtherFabric {
+  topology::Fabric fabric;
+  Communicators known;
+  explicit OtherFabric(const Cluster& c) : fabric(c) {}
+};
+// The step there. Not for other jobs' workloads, which stay as they are. `kept`: where a faster
+// fabric is kept for the next question about the same cluster, resource and factor; null = nowhere.
 Duration step_if_faster(const Question& q, Resource resource, double factor,
-                        const Options& options = {});
+                        const Options& options = {}, std::optional<OtherFabric>* kept = nullptr);
 
 }  // namespace ddpsim::predict

@@ -47,16 +47,20 @@ bool Fusion::begin_cycle(int rank) {
 Fusion::Decision Fusion::agree() {
   Decision d;
   d.by_name = c_.cache == 0;
-  std::vector<std::size_t> have(c_.tensors.size(), 0);
-  for (const Rank& r : ranks_)
-    for (TensorIndex t : r.queue) ++have[t];
+  std::vector<TensorIndex> all;  // of all ranks
+  for (const Rank& r : ranks_) all.insert(all.end(), r.queue.begin(), r.queue.end());
+  std::sort(all.begin(), all.end());
+  auto all_have = [&](TensorIndex t) {
+    const auto [first, last] = std::equal_range(all.begin(), all.end(), t);
+    return static_cast<std::size_t>(last - first) == ranks_.size();
+  };
   std::vector<TensorIndex> ready;
   for (TensorIndex t : ranks_.front().queue)
-    if (have[t] == ranks_.size()) ready.push_back(t);
+    if (all_have(t)) ready.push_back(t);
   std::sort(ready.begin(), ready.end(),
             [&](TensorIndex a, TensorIndex b) { return bit_[a] < bit_[b]; });
   for (Rank& r : ranks_) {
-    std::erase_if(r.queue, [&](TensorIndex t) { return have[t] == ranks_.size(); });
+    std::erase_if(r.queue, all_have);
     d.by_name = d.by_name || !r.misses.empty();
   }
   if (d.by_name) {

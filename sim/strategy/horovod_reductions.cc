@@ -117,9 +117,9 @@ class HorovodThread {
       : program_(program), step_(step), c_(*program.coordination) {}
 
   std::uint32_t coordinate(Duration lasts) {
-    std::uint32_t cycle = 0;
-    for (const Op& op : step_.ops)
-      if (op.kind == kCoordinate.kind) ++cycle;
+    auto before = std::find_if(step_.ops.rbegin(), step_.ops.rend(),
+                               [](const Op& op) { return op.kind == kCoordinate.kind; });
+    const std::uint32_t cycle = before == step_.ops.rend() ? 0 : before->subject + 1;
     thread_ = push(kCoordinate, Lane::Worker, cycle, 0, {});
     step_.ops[thread_].duration = lasts;
     return thread_;

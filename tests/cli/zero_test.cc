@@ -34,6 +34,19 @@ TEST(ZeroCommand, AnswersInItsOwnWords) {
                   {"ZeRO-3"});
 }
 
+// Two collectives at once held the whole GPU, and both waited for its kernels for ever.
+TEST(ZeroCommand, LargeModelsEndTheirStep) {
+  for (const char* workload : {"llama-3.1-8b", "llama-3.1-70b"})
+    expect_answer({"predict", "--workload", workload, "--cluster", "dgx-a100", "--plan", "zero3"},
+                  {"ZeRO-3"});
+  expect_answer({"predict", "--workload", "llama-3.2-1b", "--cluster", "hgx-h100", "--plan",
+                 "zero3", "--set", "stage3_prefetch_bucket_size=0"},
+                {"ZeRO-3"});
+  expect_answer({"tune", "--workload", "llama-3.2-1b", "--cluster", "hgx-h100", "--plan", "zero3",
+                 "--memory-limit", "60GiB"},
+                {"memory-limit", "ZeRO-3"});
+}
+
 class ZeroFiles : public InFolder {};
 
 TEST_F(ZeroFiles, ATraceHasItsStreams) {

@@ -499,6 +499,8 @@ class Odd(torch.optim.Optimizer):
 def odd():
     m = nn.Linear(3, 4); return m, torch.randn(2, 3), None, Odd(m.parameters())
 def raises(): raise ValueError("no such data")
+def deep():
+    return nn.Sequential(*[nn.ReLU() for _ in range(20000)], nn.Linear(3, 4)), torch.randn(2, 3)
 def good(): return nn.Linear(3, 4), torch.randn(2, 3)
 '''
 
@@ -523,6 +525,7 @@ class Refused(unittest.TestCase):
             "BAD:reads": "reads values of a tensor",
             "BAD:odd": "--optimizer-name",
             "BAD:raises": "no such data",
+            "BAD:deep": "20,002 modules",
             "BAD:missing": "missing",
             "nowhere.py:make": "there is no file",
             "nowhere_at_all:make": "No module",

@@ -329,6 +329,15 @@ TEST(Holds, AddUp) {
   EXPECT_EQ(h.end(), 13);
 }
 
+TEST(Holds, TakeNoMoreTogetherThanTheResourceGives) {
+  Held h;
+  h.s.link = h.s.g.add_resource({1, 0, 0, false, 0.75});
+  h.work = h.s.g.add_task({}, 10, flow_on(h.s.g, h.s.link));
+  h.hold(0.5);
+  h.hold(0.5);
+  EXPECT_EQ(h.end(), 13);
+}
+
 TEST(Holds, MayBeTakenAndGivenBackByOneTask) {
   OneLink s({1, 0, 0});
   TaskId work = s.task(0, 10), burst = s.g.add_fixed({4});

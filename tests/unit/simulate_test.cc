@@ -199,6 +199,29 @@ TEST(Interference, ACollectiveHoldsWhileOthersWaitForTheirKernels) {
   EXPECT_NEAR(more, 7 * 0.6 / 0.8 * 0.2, 0.03);
 }
 
+// Weights are gathered on one communicator and gradients scattered on another: what both hold
+// together leaves computation its share, so that both find the end of the kernel they wait for.
+TEST(Interference, CollectivesAtOnceLeaveComputationAShare) {
+  const Workload w = test::workload("llama-3.2-1b");
+  const topology::Fabric fabric(test::cluster("hgx-h100"));
+  Profile p = test::profile("h100-sxm.datasheet");
+  p.hold_at.clear();
+  Scenario s;
+  s.ranks = 8;
+  s.plan.system = System::Zero;
+  s.plan.zero.stage = 3;
+  s.plan.zero.stage3_prefetch_bucket_size = 0;
+  auto step = [&](double held) {
+    p.sm_hold = {held, held, held};
+    p.memory_hold = p.sm_hold;
+    return predict::steady_period({w, fabric, p, s});
+  };
+  const Duration most = step(0.6);  // that is held
+  EXPECT_GT(most, step(0.5));
+  EXPECT_EQ(step(0.95), most);
+  EXPECT_LT(0.4 * static_cast<double>(most.ps), static_cast<double>(step(0).ps));
+}
+
 TEST(Interference, AKernelIsAsLongAsItsLayersSay) {
   const Workload w = test::workload("resnet50");
   const Profile p = test::profile("v100-sxm2.datasheet");

@@ -11,6 +11,7 @@
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/progress.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -102,7 +103,7 @@ void add_describer_flags(Command& c, DescribeFlags& f) {
                "/usr/bin/python3 that has it");
 }
 
-calib::Description describe(const Terminal& t, const DescribeFlags& f) {
+calib::Description describe(Terminal& t, const DescribeFlags& f) {
   calib::DescribeOptions options;
   options.python = f.python;
   options.script = home_of(t).path() + "/tools/python/ddpsim_describe.py";
@@ -122,7 +123,7 @@ calib::Description describe(const Terminal& t, const DescribeFlags& f) {
     if (!value->empty()) options.arguments.push_back(std::string(flag) + "=" + *value);
   options.arguments.emplace_back("--");
   options.arguments.insert(options.arguments.end(), t.of_script.begin(), t.of_script.end());
-  return calib::describe_model(options);
+  return timed(t, [&] { return calib::describe_model(options); });
 }
 
 std::vector<std::string> sets_of(const io::Json& plan) {

@@ -26,7 +26,7 @@ struct DescribeFlags {
 // --optimizer-name, --python.
 void add_describer_flags(Command& c, DescribeFlags& f);
 // Runs the describer of ddpsim's folder. Throws InputError.
-calib::Description describe(const Terminal& t, const DescribeFlags& flags);
+calib::Description describe(Terminal& t, const DescribeFlags& flags);
 // A plan's knobs as values of --set.
 std::vector<std::string> sets_of(const io::Json& plan);
 // Sentences to stderr, each with `what` before it.

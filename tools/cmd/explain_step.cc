@@ -9,6 +9,7 @@
 #include "sim/report/text.h"
 #include "sim/strategy/knobs.h"
 #include "tools/cmd/given_program.h"
+#include "tools/cmd/progress.h"
 
 namespace ddpsim::cli {
 
@@ -19,7 +20,7 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
                      "explain looks at one job by itself: what the others put on the links is not "
                      "in what it shows; --set other_jobs=[] explains this job alone, ddpsim "
                      "predict shows its step beside the others"};
-  predict::Explanation e = predict::explain(l.question(), l.options);
+  predict::Explanation e = timed(t, [&] { return predict::explain(l.question(), l.options); });
   std::string what = l.program
                          ? l.workload.name
                          : fmt::format("{}, {}, {}{}", l.workload.name, batch_text(l.workload),

@@ -110,6 +110,20 @@ void check_horizon(const Asked& l, const std::string& file, double longer = 1) {
                                  seconds, kHorizonSeconds)};
 }
 
+constexpr double kMostBytes = 1e9;
+// What a simulation keeps of one message that message_count() counts, as measured with 64 to 256
+// ranks; NCCL's are few.
+double bytes_of_message(const Asked& l) {
+  switch (backend_of(l.scenario.plan, l.hardware->device->profile.kind)) {
+    case Backend::Tcp:
+      return 460;
+    case Backend::Gloo:
+      return 130;
+    default:
+      return 0;
+  }
+}
+
 // The text of --measured-step, which it must be able to be.
 std::string parse_measured(const QuestionFlags& flags) {
   const std::string& text = flags.measured_step;
@@ -483,6 +497,11 @@ Asked Loader::ask(const Choice& choice) {
                        fmt::format("about {:.0f} million messages to simulate, more than {:.0f}; "
                                    "use fewer ranks, or --fidelity collective",
                                    messages / 1e6, kMost / 1e6)};
+    else if (double bytes = messages * bytes_of_message(out); bytes > kMostBytes)
+      throw InputError{"--fidelity message",
+                       fmt::format("its messages take about {:.1f} GB, more than {:.0f}; use fewer "
+                                   "ranks, or --fidelity collective",
+                                   bytes / 1e9, kMostBytes / 1e9)};
   }
   check_horizon(out, scenario_file_);
   if (!out.program) scale_to_measured(read, out);

@@ -17,6 +17,7 @@
 #include "tools/cmd/documents.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/given_program.h"
+#include "tools/cmd/progress.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -280,12 +281,12 @@ void predict_command(Terminal& t, PredictFlags flags) {
   if (!flags.described.script.empty()) describe_script(t, flags);
   Loaded l = load(t, flags.question);
   l.options.common_start = from_common_start(flags.step);
-  predict::Prediction p = predict::predict(l.question(), l.options);
+  predict::Prediction p = timed(t, [&] { return predict::predict(l.question(), l.options); });
   p.run.key = l.key;
   if (!flags.question.profiles.empty()) tell_other_gpu(t, l);
   std::vector<predict::Lever> levers;
   if (flags.output.format == "table" || flags.output.format == "md" || !flags.output.html.empty())
-    levers = predict::levers(l.question(), p.summary.step, l.options);
+    levers = timed(t, [&] { return predict::levers(l.question(), p.summary.step, l.options); });
   std::string text;
   if (flags.output.format == "json") {
     text = io::write_prediction(p).dump(1) + "\n";

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,8 @@
 #include "sim/strategy/systems.h"
 #include "tools/cmd/epoch_text.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/pool.h"
+#include "tools/cmd/progress.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -225,6 +228,26 @@ io::OrderedJson json(const Loaded& l, const std::vector<Row>& rows, const Sampli
   return j;
 }
 
+// On all cores.
+std::vector<predict::RankedPlan> ranked(Terminal& t, const Loaded& l) {
+  const predict::Question q = l.question();
+  const std::vector<predict::RankedPlan> plans = predict::plans_to_rank(q);
+  const auto n = static_cast<std::int64_t>(plans.size());
+  const int jobs = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  Progress progress(t, "plans", 0, n, false);
+  std::vector<predict::RankedPlan> out;
+  in_order<predict::RankedPlan>(
+      0, n, jobs, n,
+      [&](std::int64_t k) {
+        return predict::ask_plan(plans[static_cast<std::size_t>(k)], q, l.options);
+      },
+      [&](std::int64_t, predict::RankedPlan plan) { out.push_back(std::move(plan)); },
+      [&] { progress.show(static_cast<std::int64_t>(out.size())); });
+  progress.show(n, true);
+  predict::put_in_order(out);
+  return out;
+}
+
 void rank_plans_command(Terminal& t, const RankPlansFlags& flags) {
   double price = flags.price.empty() ? 0 : parse_positive("--price-per-gpu-hour", flags.price, 1e6);
   if (price > 0 && flags.samples.empty())
@@ -236,7 +259,7 @@ void rank_plans_command(Terminal& t, const RankPlansFlags& flags) {
           ? std::int64_t{0}
           : static_cast<std::int64_t>(parse_positive("--epoch-samples", flags.samples, 1e15));
   Loaded l = load(t, flags.question);
-  std::vector<predict::RankedPlan> plans = predict::rank_plans(l.question(), l.options);
+  std::vector<predict::RankedPlan> plans = ranked(t, l);
   const Sampling sampling = sampling_of(l, samples);
   const Epoch epoch = epoch_of(sampling);
   const std::int64_t a_step = sampling.batch * sampling.accumulation * sampling.ranks;

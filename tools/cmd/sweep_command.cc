@@ -1,6 +1,5 @@
 // ddpsim sweep: a prediction for every point of some axes, on all cores, streamed to a file that a
 // killed sweep is continued from. ddpsim merge: its shards.
-#include <chrono>
 #include <ostream>
 #include <stdexcept>
 #include <thread>
@@ -21,6 +20,7 @@
 #include "tools/cmd/flags.h"
 #include "tools/cmd/pool.h"
 #include "tools/cmd/processes.h"
+#include "tools/cmd/progress.h"
 #include "tools/cmd/sweep.h"
 #include "tools/cmd/sweep_text.h"
 
@@ -44,44 +44,6 @@ struct SweepCommandFlags {
   bool interval = false;
   std::string shard;
   std::vector<std::int64_t> skip;  // points that are not asked
-};
-
-// How far, how fast, how long yet: a bar on a terminal, else a line now and then.
-class Progress {
- public:
-  Progress(Terminal& t, std::int64_t done, std::int64_t of)
-      : t_(t), from_(done), of_(of), begin_(Clock::now()), said_(begin_) {}
-  void show(std::int64_t done, bool last = false) {
-    auto now = Clock::now();
-    double since = std::chrono::duration<double>(now - said_).count();
-    if (!last && since < (t_.err_is_terminal ? 0.2 : 5.0)) return;
-    if (last && !shown_) return;
-    said_ = now;
-    shown_ = true;
-    double seconds = std::chrono::duration<double>(now - begin_).count();
-    double rate = seconds > 0 ? static_cast<double>(done - from_) / seconds : 0;
-    std::string left =
-        rate > 0 ? fmt::format("{:.0f} s left", static_cast<double>(of_ - done) / rate) : "";
-    if (last) left = fmt::format("{:.1f} s", seconds);
-    std::string text = fmt::format("{} of {} points, {:.0f}/s, {}", done, of_, rate, left);
-    if (!t_.err_is_terminal) {
-      t_.err << "ddpsim: " << text << "\n" << std::flush;
-      return;
-    }
-    constexpr int kWidth = 30;
-    auto full = static_cast<std::size_t>(of_ > 0 ? done * kWidth / of_ : kWidth);
-    t_.err << "\r[" << std::string(full, '#') << std::string(kWidth - full, '.') << "] " << text
-           << "  " << (last ? "\n" : "") << std::flush;
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Terminal& t_;
-  std::int64_t from_;
-  std::int64_t of_;
-  Clock::time_point begin_;
-  Clock::time_point said_;
-  bool shown_ = false;
 };
 
 // What --out holds of this sweep. Any file that is not empty is somebody's, unless each of its rows
@@ -201,7 +163,7 @@ void sweep_with_mpi(Terminal& t, const SweepCommandFlags& flags, Loader& loader,
     write_out(t, text);
   };
   std::string header = start[1] == 0 ? sweep_header(s) : "";
-  Progress progress(t, start[0], part.last - part.first);
+  Progress progress(t, "points", start[0], part.last - part.first);
   Round round(processes, part.first + start[0], part.last, jobs);
   round.play(
       jobs, [&](std::int64_t point) { return sweep_line(s, ask(loader, s, flags, point)); },
@@ -273,7 +235,7 @@ void sweep_command(Terminal& t, SweepCommandFlags& flags) {
   if (keep && found.rows > 0) kept = rows_of(s, flags.output.out);
   SweepSummary summary;
   SweepFlips flips;
-  Progress progress(t, found.rows, part.last - part.first);
+  Progress progress(t, "points", found.rows, part.last - part.first);
   std::int64_t done = found.rows;
   std::int64_t blocks = (part.last - first + kBlock - 1) / kBlock;
   jobs = static_cast<int>(std::min<std::int64_t>(jobs, std::max<std::int64_t>(blocks, 1)));

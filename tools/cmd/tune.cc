@@ -10,6 +10,7 @@
 #include "sim/report/tuning_text.h"
 #include "sim/strategy/systems.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/progress.h"
 #include "tools/cmd/question.h"
 #include "tools/cmd/tune_horovod.h"
 
@@ -189,7 +190,8 @@ void tune_sharded_command(Terminal& t, const TuneFlags& f, Loaded& l) {
   predict::ShardedOptions options{l.options, decisions_of(f, l), f.values.empty()};
   if (f.samples.empty() && (!f.price.empty() || !f.deadline.empty()))
     scaling_of(f, l, l.scenario.plan, options.options);
-  const predict::ShardedTuning tuning = predict::tune_sharded(l.question(), options);
+  const predict::ShardedTuning tuning =
+      timed(t, [&] { return predict::tune_sharded(l.question(), options); });
   const std::size_t chosen = tuning.recommended.value_or(tuning.current);
   const std::optional<predict::Scaling> scaling =
       scaling_of(f, l, tuning.tried[chosen].plan, options.options);
@@ -252,7 +254,7 @@ void tune_command(Terminal& t, const TuneFlags& flags) {
   options.partition = flags.values.empty();
   if (flags.samples.empty() && (!flags.price.empty() || !flags.deadline.empty()))
     scaling_of(flags, l, l.scenario.plan, options.options);
-  predict::Tuning tuning = predict::tune(l.question(), options);
+  predict::Tuning tuning = timed(t, [&] { return predict::tune(l.question(), options); });
   std::optional<predict::Scaling> scaling =
       scaling_of(flags, l, tuning.recommended, options.options);
   const predict::Scaling* s = scaling ? &*scaling : nullptr;

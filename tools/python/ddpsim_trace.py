@@ -51,6 +51,10 @@ class Op:
     graded: bool = True  # autograd was on
 
 
+# Of a model: about 5 ms each.
+MOST_MODULES = 10_000
+
+
 class Tracer(WithoutMemory):
     """Writes down a step of ``model``: ``tracer.step(lambda: loss)``; or, while somebody else runs
     it, ``begin``, ``begin_backward``, backward within ``with tracer:``, ``close``."""
@@ -61,11 +65,17 @@ class Tracer(WithoutMemory):
         super().__init__()
         self.ops: List[Op] = []
         self.arrival: List[int] = []
+        self.arrived_once: Set[int] = set()  # the same
         self.unknown: Counter[str] = Counter()
         self.groups: List[Tuple[int, int]] = []  # first and last operator that were recomputed
         self.saved_bytes = 0  # as a CPU keeps them
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.names = {id(m): n for n, m in model.named_modules()}
+        if len(self.names) > MOST_MODULES:
+            raise CaptureError(
+                f"the model has {len(self.names):,} modules, and a description of more than "
+                f"{MOST_MODULES:,} takes minutes: describe fewer of its layers"
+            )
         owned = [*model.parameters(), *model.buffers()]
         self.weights = {key_of(t) for t in owned}
         self.half: Dict[int, bool] = {}  # storages that have halves under autocast
@@ -273,11 +283,12 @@ class Tracer(WithoutMemory):
             op.forks = op.forks.plus(cost)
 
     def arrived(self, parameter: int) -> None:
-        if parameter in self.arrival:
+        if parameter in self.arrived_once:
             self.arrival.remove(parameter)
             for op in self.ops:
                 if parameter in op.parameters:
                     op.parameters.remove(parameter)
+        self.arrived_once.add(parameter)
         self.arrival.append(parameter)
         self.ops[self.writer.get(parameter, self.last_writer)].parameters.append(parameter)
 
