@@ -39,13 +39,14 @@ double mean_error(const Results& rows) {
 // REQUIRES: not empty.
 StepGroup group_of(const Results& rows, StepQuestion question, const std::string& by,
                    const std::string& name) {
-  StepGroup g{by, name, question, rows.size(), 0, 0, 0, 0, 0, {}};
+  StepGroup g{by, name, question, rows.size()};
   std::vector<double> errors;
   std::set<std::string> sources;
   for (const StepResult* r : rows) {
     errors.push_back(r->error);
     sources.insert(r->row.source);
     g.within += in_interval(*r);
+    g.set_aside += !r->row.set_aside.empty();
   }
   constexpr double kPercentile = 95;
   g.sources = sources.size();

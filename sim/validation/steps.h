@@ -96,6 +96,7 @@ struct StepGroup {
   double bias = 0;  // median error
   double median = 0, p95 = 0;
   std::size_t within = 0;          // their interval
+  std::size_t set_aside = 0;       // whose own step is not judged: only what several GPUs add is
   std::optional<double> left_out;  // median |error| of all others; none: there are no others
 };
 // Over sources, each by its own median |error|.

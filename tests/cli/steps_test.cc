@@ -88,6 +88,23 @@ TEST_F(ValidateSteps, PredictsAsPredictDoesAndScalesToTheRowOfOneGpu) {
   EXPECT_LT(r[6]["predicted_ps"], r[0]["predicted_ps"]);  // no optimizer
 }
 
+TEST_F(ValidateSteps, SaysWhereTheFigureStandsThatRowsAreSetAside) {
+  Json one = row("a", 1, {{"samples_per_s", 320}});
+  Json several = row("b", 8, {{"s_per_iteration", 0.25}});
+  one["set_aside"] = several["set_aside"] = "sequences are shorter than stated";
+  several["one_gpu"] = "a";
+  write({one, several});
+  const Json groups = judged()["groups"];
+  ASSERT_FALSE(groups.empty());
+  EXPECT_EQ(groups[0]["question"], "one_host");
+  EXPECT_EQ(groups[0]["set_aside"], 1);
+  for (const char* format : {"table", "md"}) {
+    std::string said =
+        ddpsim({"validate", "--steps", "--published", folder_.string(), "--format", format}).out;
+    EXPECT_NE(said.find("1 (1 set aside)"), std::string::npos) << said;
+  }
+}
+
 TEST_F(ValidateSteps, GatesAndShowsWhatIsNotPredicted) {
   Json gone = row("d", 1, {{"samples_per_s", 300}});
   gone["profile"] = "no-such.datasheet";

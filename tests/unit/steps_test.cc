@@ -133,6 +133,21 @@ TEST(PublishedSteps, ArePooledByPartAndNeverWithThoseThatWereFitted) {
   EXPECT_EQ(v.count("one_gpu.family.bert.n"), 1U);
 }
 
+TEST(PublishedSteps, CountWhichOfThemAreSetAsideByThemselves) {
+  StepResult own = judged_step("a", "Volta", 0.7);
+  own.row.set_aside = "shorter sequences than stated";
+  StepResult added = own;
+  added.question = StepQuestion::OneHost;
+  StepResult other = judged_step("a", "Volta", 0.1);
+  other.question = StepQuestion::OneHost;
+  StepsReport r = judge_steps({own, added, other});
+  ASSERT_FALSE(r.groups.empty());
+  const StepGroup& all = r.groups.front();
+  EXPECT_EQ(all.question, StepQuestion::OneHost) << "its own step is in no group";
+  EXPECT_EQ(all.n, 2U);
+  EXPECT_EQ(all.set_aside, 1U);
+}
+
 TEST(PublishedSteps, OfTheTreeAreAllThere) {
   std::size_t rows = 0;
   for (const std::string& file : io::list_files(source_path("calib/published/steps"), {".json"}))

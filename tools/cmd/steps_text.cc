@@ -51,7 +51,12 @@ struct Column {
   std::string (*of)(const StepGroup&);
 };
 constexpr Column kColumns[] = {
-    {"rows", [](const StepGroup& g) { return std::to_string(g.n); }},
+    {"rows",
+     [](const StepGroup& g) {
+       return g.set_aside > 0 && is_relative(g.question)
+                  ? fmt::format("{} ({} set aside)", g.n, g.set_aside)
+                  : std::to_string(g.n);
+     }},
     {"sources", [](const StepGroup& g) { return std::to_string(g.sources); }},
     {"median error, %", [](const StepGroup& g) { return signed_hundred(g.bias); }},
     {"median |error|, %", [](const StepGroup& g) { return hundred(g.median); }},
@@ -117,6 +122,7 @@ io::OrderedJson group_json(const StepGroup& g) {
                          {"by", g.by},
                          {"name", g.name},
                          {"n", g.n},
+                         {"set_aside", g.set_aside},
                          {"sources", g.sources},
                          {"median_error", g.bias},
                          {"median_abs_error", g.median},
@@ -166,7 +172,8 @@ std::string steps_markdown(const StepsReport& r) {
       "(sim/MODEL.md 5.1), to those\nof one GPU, and how much ranks vary (7), to those whose "
       "computation is as measured. The sections that leave out a source or\na generation choose "
       "them without the row's own. *Of the others*: the median |error| of all rows that are not of "
-      "that line.\n";
+      "that line. *n set aside*: rows of that line whose own step is set aside (the last section "
+      "says why);\nthe line judges only what several GPUs add to it.\n";
   std::string head = "| |", rule = "|---|";
   for (const Column& c : kColumns)
     head += " " + report::markdown_cell(c.title) + " |", rule += "---:|";
