@@ -1,6 +1,7 @@
 // A moment is exposed if a collective is in flight on a rank and the rank is in no phase of
 // computation; it is counted once, for the collective that came first. Before the last arrival it
-// is the late rank's, after it the network's.
+// is the late rank's, after it the network's. Where the device waits for its host instead, it is
+// the host's.
 #include "sim/analysis/explain_traces.h"
 
 #include <algorithm>
@@ -36,6 +37,22 @@ std::vector<Stretch> computing_of(const RankTrace& r, std::size_t step) {
   }
   for (Stretch& i : out) i = {i.first + r.offset, i.second + r.offset};
   return out;
+}
+
+// When a rank's device waits for its host in a step, on the first rank's clock.
+std::vector<Stretch> late_host_of(const RankTrace& r, std::size_t step) {
+  const TracedStep& t = r.steps[step];
+  if (!t.times.host) return {};
+  std::vector<Stretch> out = late_host(r.trace, t.iteration.begin, t.iteration.end);
+  for (Stretch& i : out) i = {i.first + r.offset, i.second + r.offset};
+  return out;
+}
+
+Duration total(const std::vector<Stretch>& of, TimePoint from, TimePoint to) {
+  Duration sum;
+  for (auto [begin, end] : of)
+    sum += std::max(std::min(end, to) - std::max(begin, from), Duration{});
+  return sum;
 }
 
 // What of [from, to) is in none of them; `taken`: what others have counted, to which it is added.
@@ -109,6 +126,10 @@ class Replay {
       const TracedStep& t = r.steps[step];
       gradients_.push_back(t.gradients_end + r.offset - zero);
       rest_.push_back(t.iteration.end - t.reduced);
+      late_.push_back(late_host_of(r, step));
+      gradients_late_.push_back(total(late_.back(), zero, t.gradients_end + r.offset));
+      rest_late_.push_back(total(late_.back(), t.reduced + r.offset, t.iteration.end + r.offset));
+      any_late_ = any_late_ || !late_.back().empty();
     }
     TimePoint before{INT64_MIN};
     for (const TracedCollective& c : job.collectives) {
@@ -116,7 +137,8 @@ class Replay {
           c.message.operation != Operation::AllReduce)
         continue;
       Reduce x;
-      for (const auto& a : c.arrivals) x.arrivals.emplace_back(a.of, a.at - zero);
+      for (const auto& a : c.arrivals)
+        x.arrivals.push_back({a.at - zero, total(late_[a.of], zero, a.at)});
       x.transfer = std::max(c.end() - std::max(c.last(), before), Duration{});
       before = std::max(before, c.end());
       reduces_.push_back(std::move(x));
@@ -132,10 +154,14 @@ class Replay {
       copies_.push_back(std::max(t.reduced + job.ranks[k].offset - done, Duration{}));
     }
   }
-  bool any() const { return !reduces_.empty(); }
-  Duration step(bool alike, bool free) const {
+  bool any() const { return !reduces_.empty() || any_late_; }
+  Duration step(bool alike, bool free, bool in_time = false) const {
     std::vector<Duration> ready = gradients_;
     std::vector<Duration> rest = rest_;
+    for (std::size_t k = 0; in_time && k < ready.size(); ++k) {
+      ready[k] = ready[k] - gradients_late_[k];
+      rest[k] = rest[k] - rest_late_[k];
+    }
     if (alike) {
       ready.assign(ready.size(), median_of(gradients_));
       rest.assign(rest.size(), median_of(rest_));
@@ -143,7 +169,7 @@ class Replay {
     Duration end;
     for (const Reduce& x : reduces_) {
       std::vector<Duration> arrivals;
-      for (const auto& [of, at] : x.arrivals) arrivals.push_back(at);
+      for (const auto& [at, late] : x.arrivals) arrivals.push_back(in_time ? at - late : at);
       Duration last =
           alike ? median_of(arrivals) : *std::max_element(arrivals.begin(), arrivals.end());
       end = std::max(end, last);
@@ -157,13 +183,16 @@ class Replay {
 
  private:
   struct Reduce {
-    std::vector<std::pair<std::size_t, Duration>> arrivals;
+    std::vector<std::pair<Duration, Duration>> arrivals;  // when; how long the host was late before
     Duration transfer;
   };
   std::vector<Duration> gradients_;
   std::vector<Duration> rest_;    // from the update on
   std::vector<Duration> copies_;  // after the last collective, before the update
   std::vector<Reduce> reduces_;
+  std::vector<std::vector<Stretch>> late_;  // of the host, by rank
+  std::vector<Duration> gradients_late_, rest_late_;
+  bool any_late_ = false;
 };
 
 void what_if(const TracedRanks& job, TraceExplanation& out) {
@@ -177,10 +206,12 @@ void what_if(const TracedRanks& job, TraceExplanation& out) {
     sum.without_straggler += replay.step(true, false);
     sum.without_network += replay.step(false, true);
     sum.without_both += replay.step(true, true);
+    sum.without_host += replay.step(false, false, true);
   }
   if (n == 0) return;
-  out.what_if = WhatIf{mean(sum.replayed, n), mean(sum.without_straggler, n),
-                       mean(sum.without_network, n), mean(sum.without_both, n)};
+  out.what_if =
+      WhatIf{mean(sum.replayed, n), mean(sum.without_straggler, n), mean(sum.without_network, n),
+             mean(sum.without_both, n), mean(sum.without_host, n)};
 }
 
 }  // namespace
@@ -205,6 +236,11 @@ TraceExplanation explain_traces(const TracedRanks& job) {
       const TracedStep& t = job.ranks[k].steps[s];
       RankStory& r = out.ranks[k];
       busy.push_back(computing_of(job.ranks[k], s));
+      // While the host is late, no collective is what the device waits for.
+      for (Stretch i : late_host_of(job.ranks[k], s)) {
+        add(busy.back(), i);
+        out.late_host += i.second - i.first;
+      }
       r.forward += t.times.forward;
       r.backward += t.times.backward + t.hooks;
       r.optimizer += t.times.optimizer;
@@ -262,6 +298,7 @@ TraceExplanation explain_traces(const TracedRanks& job) {
   }
   out.exposed_late = mean(out.exposed_late, n * ranks);
   out.exposed_network = mean(out.exposed_network, n * ranks);
+  out.late_host = mean(out.late_host, n * ranks);
   out.exposed_other = std::max(
       mean(out.exposed_other, n * ranks) - out.exposed_late - out.exposed_network, Duration{});
   for (const std::string& name : order) {
@@ -281,6 +318,16 @@ TraceExplanation explain_traces(const TracedRanks& job) {
   }
   what_if(job, out);
   return out;
+}
+
+TraceDecision decision_of(const TraceExplanation& e) {
+  constexpr std::int64_t kLeast = 20;  // a twentieth
+  std::pair<Duration, TraceDecision> most{Duration{e.step.ps / kLeast}, TraceDecision::Computation};
+  for (auto candidate : {std::pair{e.late_host, TraceDecision::Host},
+                         std::pair{e.exposed_late, TraceDecision::LateRanks},
+                         std::pair{e.exposed_network, TraceDecision::Network}})
+    if (candidate.first > most.first) most = candidate;
+  return most.second;
 }
 
 }  // namespace ddpsim::analysis

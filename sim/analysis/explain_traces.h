@@ -2,6 +2,8 @@
 // the network took after that, what of it nothing covered, and what the step would be without.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,7 @@ struct WhatIf {
   Duration without_straggler;  // each rank's compute is the median rank's
   Duration without_network;    // collectives take no time once the last rank has come
   Duration without_both;
+  Duration without_host;  // the device never waits for the host to enqueue its next kernel
 };
 
 struct TraceExplanation {
@@ -55,12 +58,19 @@ struct TraceExplanation {
   Duration exposed_late;     // mean over ranks and steps: waited for ranks that came late
   Duration exposed_network;  // and for bytes
   Duration exposed_other;    // and what else is in no phase: copies, DDP's own work
+  Duration late_host;        // the device computes nothing until the host enqueues its next kernel:
+                             // mean over ranks and steps; part of the phases, and of none of these
   std::vector<RankStory> ranks;
   std::vector<CollectiveStory> collectives;
-  std::optional<WhatIf> what_if;  // none: no all-reduce of gradients follows backward
+  std::optional<WhatIf> what_if;  // none: no all-reduce of gradients follows backward, and no
+                                  // device waits for its host
   std::vector<std::string> notes;
 };
 
 TraceExplanation explain_traces(const TracedRanks& job);
+
+// What decides the steps: the longest of what nothing covers, if it is a twentieth of the step.
+enum class TraceDecision : std::uint8_t { Computation, Host, LateRanks, Network };
+TraceDecision decision_of(const TraceExplanation& e);
 
 }  // namespace ddpsim::analysis

@@ -3,10 +3,12 @@
 //   F = last end of forward's, B = of backward's, O = of the update's, P = O of the iteration
 //   before forward = F - P - idle time behind broadcasts    backward = B - F - hooks optimizer = O
 //   - max(B, end of the last collective before the update) - copies of buckets
+// Backward and the update are without idle time behind collectives that reduce nothing.
 // Of hooks: their kernels, and time in which the device is idle while the host runs them.
 #include "sim/analysis/trace_device.h"
 
 #include <algorithm>
+#include <map>
 
 namespace ddpsim::analysis {
 namespace {
@@ -42,12 +44,20 @@ struct Work {
   TimePoint end;
 };
 
-// What the host enqueued in [from, to): of one kind, in order of launch.
+// Reductions of gradients do not hold up backward: what it waits for is another collective.
+bool holds_up(const Trace& trace, const TraceEvent& e) {
+  return e.what == Traced::DeviceCollective &&
+         trace.messages[e.detail].operation != Operation::AllReduce &&
+         trace.messages[e.detail].operation != Operation::ReduceScatter;
+}
+
+// What the host enqueued in [from, to): of one kind, in order of launch. `others`: of collectives
+// those that hold up backward alone.
 std::vector<Work> enqueued(const Trace& trace, const std::vector<Launched>& launched, Traced what,
-                           TimePoint from, TimePoint to) {
+                           TimePoint from, TimePoint to, bool others = false) {
   std::vector<Work> out;
   for (const TraceEvent& e : trace.events) {
-    if (e.what != what) continue;
+    if (e.what != what || (others && !holds_up(trace, e))) continue;
     const Launched* l = find(launched, e.correlation);
     if (l && l->at >= from && l->at < to) out.push_back({l->at, e.begin, e.end});
   }
@@ -73,20 +83,27 @@ std::vector<std::pair<TimePoint, TimePoint>> gaps(const std::vector<Work>& work,
   return out;
 }
 
-// Idle time of the device between `from` and `to` in which a collective was in flight.
-Duration idle_behind(const std::vector<Work>& work, const std::vector<Work>& collectives,
-                     TimePoint from, TimePoint to) {
-  Duration sum;
+// When the device was idle between `from` and `to` with a collective in flight; in order, apart.
+std::vector<Work> blocked_behind(const std::vector<Work>& work,
+                                 const std::vector<Work>& collectives, TimePoint from,
+                                 TimePoint to) {
+  std::vector<Work> out;
   for (auto [begin, end] : gaps(work, from, to)) {
     TimePoint counted = begin;
     for (const Work& c : collectives) {
       TimePoint last = std::min(c.end, end);
       TimePoint first = std::max(c.begin, counted);
       if (last <= first) continue;
-      sum += last - first;
+      out.push_back({first, first, last});
       counted = last;
     }
   }
+  return out;
+}
+Duration idle_behind(const std::vector<Work>& work, const std::vector<Work>& collectives,
+                     TimePoint from, TimePoint to) {
+  Duration sum;
+  for (const Work& w : blocked_behind(work, collectives, from, to)) sum += w.end - w.begin;
   return sum;
 }
 
@@ -181,9 +198,18 @@ DeviceStep device_step(const Trace& trace, const Iteration& iteration,
             [](const Work& x, const Work& y) { return x.end < y.end; });
   for (const Work& w : paused)
     if (w.begin < b) out.hooks += std::min(w.end, b) - std::max(w.begin, f);
+  const std::vector<Work> others =
+      enqueued(trace, launched, Traced::DeviceCollective, begin, end, true);
+  const std::vector<Work> blocked = blocked_behind(work, others, f, b);
+  Duration held_up;
+  for (const Work& w : blocked) held_up += w.end - w.begin;
+  paused.insert(paused.end(), blocked.begin(), blocked.end());
+  std::sort(paused.begin(), paused.end(),
+            [](const Work& x, const Work& y) { return x.end < y.end; });
   out.times.forward = f - from - idle_behind(work, collectives, from, f);
-  out.times.backward = std::max(b - f - out.hooks, Duration{});
-  out.times.optimizer = std::max(o - update_from, Duration{});
+  out.times.backward = std::max(b - f - out.hooks - held_up, Duration{});
+  out.times.optimizer =
+      std::max(o - update_from - idle_behind(work, others, update_from, o), Duration{});
   Duration hooked;
   std::size_t h = 0;
   std::size_t next = 0;
@@ -208,6 +234,29 @@ DeviceStep device_step(const Trace& trace, const Iteration& iteration,
   return out;
 }
 
+const char* phase_without_work(const Trace& trace, const TracedStep& step) {
+  if (!step.times.host) return nullptr;
+  const auto [begin, end, thread] = step.iteration;
+  const std::vector<Launched> launched = launches(trace, begin, end);
+  const std::vector<Work> work = enqueued(trace, launched, Traced::Device, begin, end);
+  struct Phase {
+    const char* name;
+    TimePoint from, to;
+  };
+  for (const Phase& p : {Phase{"forward", begin, step.backward_begin},
+                         Phase{"backward", step.backward_begin, step.backward_end},
+                         Phase{"the update", step.update_begin, end}}) {
+    auto within = [&](TimePoint t) { return t >= p.from && t < p.to; };
+    const bool calls =
+        launched.empty() || std::any_of(launched.begin(), launched.end(),
+                                        [&](const Launched& l) { return within(l.at); });
+    if (calls &&
+        std::none_of(work.begin(), work.end(), [&](const Work& w) { return within(w.launched); }))
+      return p.name;
+  }
+  return nullptr;
+}
+
 std::vector<std::pair<TimePoint, TimePoint>> computing(const Trace& trace, TimePoint from,
                                                        TimePoint to) {
   std::vector<std::pair<TimePoint, TimePoint>> out;
@@ -217,6 +266,34 @@ std::vector<std::pair<TimePoint, TimePoint>> computing(const Trace& trace, TimeP
       out.back().second = std::max(out.back().second, e.end);
     else
       out.emplace_back(e.begin, e.end);
+  }
+  return out;
+}
+
+std::vector<std::pair<TimePoint, TimePoint>> late_host(const Trace& trace, TimePoint from,
+                                                       TimePoint to) {
+  std::map<std::int64_t, TimePoint> enqueued_at;
+  std::vector<std::pair<TimePoint, TimePoint>> waits;  // of the host, for the device
+  for (const TraceEvent& e : trace.events) {
+    if (e.what == Traced::Launch && e.correlation >= 0)
+      enqueued_at.try_emplace(e.correlation, e.end);
+    if (e.what == Traced::Sync && e.begin < to && e.end > from) waits.emplace_back(e.begin, e.end);
+  }
+  std::vector<std::pair<TimePoint, TimePoint>> out;
+  TimePoint idle = from;  // since then, and until the next kernel begins
+  for (const TraceEvent& e : trace.events) {
+    if (e.what != Traced::Device || e.end <= from) continue;
+    if (auto at = enqueued_at.find(e.correlation); at != enqueued_at.end()) {
+      const TimePoint until = std::min({at->second, e.begin, to});
+      for (auto [begin, end] : waits) {
+        if (end <= idle || begin >= until) continue;
+        if (begin > idle) out.emplace_back(idle, begin);
+        idle = std::max(idle, end);
+      }
+      if (until > idle) out.emplace_back(idle, until);
+    }
+    idle = std::max(idle, e.end);
+    if (e.begin >= to) break;  // the first one after it says until when the host was late
   }
   return out;
 }

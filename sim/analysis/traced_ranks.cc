@@ -8,7 +8,9 @@
 #include <map>
 #include <utility>
 
+#include "sim/analysis/trace_device.h"
 #include "sim/model/error.h"
+#include "sim/units/text.h"
 
 namespace ddpsim::analysis {
 namespace {
@@ -80,6 +82,13 @@ void number_ranks(std::vector<Trace>& traces, TracedRanks& job) {
       throw InputError{r.trace.file,
                        "no iteration in it holds a backward: autograd::engine::evaluate_function "
                        "is nowhere; record training with activities=[ProfilerActivity.CPU, ...]"};
+    for (const TracedStep& step : r.steps)
+      if (const char* phase = phase_without_work(r.trace, step))
+        throw InputError{r.trace.file,
+                         std::string("of what the host enqueues in ") + phase +
+                             " of an iteration nothing is in it: kernels are missing, or their "
+                             "correlation with calls of the runtime; record CPU, CUDA's calls and "
+                             "its kernels for whole iterations"};
     job.ranks.push_back(std::move(r));
   }
   std::stable_sort(job.ranks.begin(), job.ranks.end(),
@@ -208,6 +217,24 @@ void match_collectives(TracedRanks& job, std::size_t step, std::vector<TracedCol
   }
 }
 
+// Of all gradients of a step; -1: the trace does not say all shapes.
+std::int64_t gradient_elements(const RankTrace& r, const TracedStep& step) {
+  std::int64_t sum = 0;
+  for (std::uint32_t g : step.gradients) {
+    if (g == kNothing || !r.trace.gradients[g].dtype) return -1;
+    std::int64_t elements = 1;
+    for (std::int64_t n : r.trace.gradients[g].shape) elements = saturating_multiply(elements, n);
+    sum = saturating_add(sum, elements);
+  }
+  return sum;
+}
+
+bool adds_floats(const TracedMessage& m) {
+  return m.operation == Operation::AllReduce &&
+         (!m.dtype || *m.dtype == DType::Float32 || *m.dtype == DType::Float16 ||
+          *m.dtype == DType::BFloat16 || *m.dtype == DType::Float64);
+}
+
 }  // namespace
 
 TimePoint TracedCollective::first() const {
@@ -271,6 +298,49 @@ TracedRanks beside_one_another(std::vector<Trace> traces) {
   for (std::size_t k = 0; k < based.size(); ++k) job.ranks[k].offset += based[k];
   name_them(job.collectives, job.ranks.front().steps.front().wrapped);
   return job;
+}
+
+std::vector<OtherCollectives> others_of(const TracedRanks& job, std::size_t of) {
+  const RankTrace& r = job.ranks[of];
+  const std::size_t median = median_step(r.steps);
+  const TracedStep& step = r.steps[median];
+  std::vector<std::pair<const TracedCollective*, Duration>> mine;
+  std::int64_t reduced = 0;
+  for (const TracedCollective& c : job.collectives) {
+    if (static_cast<std::size_t>(c.step) != median) continue;
+    for (const auto& a : c.arrivals)
+      if (a.of == of) mine.emplace_back(&c, a.end - a.at);
+    if (c.place != "forward" && adds_floats(c.message))
+      reduced =
+          c.message.elements < 0 || reduced < 0 ? -1 : saturating_add(reduced, c.message.elements);
+  }
+  // Without DistributedDataParallel: all-reduces of as many elements as the gradients have.
+  const bool by_hand = !step.wrapped && reduced > 0 && reduced == gradient_elements(r, step);
+  std::vector<OtherCollectives> out;
+  for (auto [c, took] : mine) {
+    const bool of_plan = c->name.starts_with("allreduce/bucket.") ||
+                         c->name.starts_with("broadcast/buffers.") ||
+                         (by_hand && c->place != "forward" && adds_floats(c->message));
+    if (of_plan || !c->message.operation) continue;
+    auto at = std::find_if(out.begin(), out.end(), [&](const OtherCollectives& o) {
+      return o.operation == *c->message.operation;
+    });
+    if (at == out.end()) at = out.insert(out.end(), {*c->message.operation, 0, 0, {}});
+    ++at->count;
+    const std::int64_t bytes = c->message.bytes();
+    at->bytes = bytes < 0 || at->bytes < 0 ? -1 : saturating_add(at->bytes, bytes);
+    at->took += took;
+  }
+  return out;
+}
+
+std::vector<std::string> not_counted(const TracedRanks& job, std::size_t of) {
+  std::vector<std::string> out;
+  for (const OtherCollectives& o : others_of(job, of))
+    out.push_back("not counted: " + std::to_string(o.count) + " " + name_of(o.operation) +
+                  " a step" + (o.bytes < 0 ? "" : ", " + to_string(Bytes{o.bytes})) + ", about " +
+                  to_string(o.took) + " in flight: no data-parallel plan issues them");
+  return out;
 }
 
 Run run_of(const TracedRanks& job, const std::vector<std::string>& names) {

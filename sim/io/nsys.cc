@@ -110,6 +110,9 @@ class Export {
     return out;
   }
 
+  // Whether the last one to be collected has one that is no collective's.
+  bool has_kernels() const { return kernels_; }
+
   analysis::Trace collect(std::int64_t process, bool alone, bool marks_alone, TimeSpan span) {
     analysis::Trace trace;
     trace.file = path_;
@@ -210,6 +213,7 @@ class Export {
                                 "process by itself"};
   }
   void add_kernels(TraceCollector& to, const std::vector<std::int64_t>& window, bool alone) {
+    kernels_ = false;
     std::vector<std::string> columns = db_.columns(kKernels);
     const char* name = has(columns, "demangledName") ? "demangledName"
                        : has(columns, "shortName")   ? "shortName"
@@ -226,7 +230,9 @@ class Export {
     while (rows.next()) {
       KinetoEvent e = event(rows, "kernel", rows.text(5), device(rows), stream(rows));
       e.correlation = rows.integer(4, -1);
-      if (e.name.starts_with("nccl")) e.dtype = summed_type(e.name);
+      const bool collective = e.name.starts_with("nccl");
+      if (collective) e.dtype = summed_type(e.name);
+      kernels_ = kernels_ || !collective;
       to(e);
     }
   }
@@ -261,6 +267,7 @@ class Export {
   std::string path_;
   Sqlite db_;
   std::int64_t begun_us_ = 0;
+  bool kernels_ = false;
   std::string text_;
   std::string ranges_;
 };
@@ -295,7 +302,7 @@ std::vector<analysis::Trace> read_nsys(const std::string& path, int iterations) 
       throw InputError{
           out.back().file,
           "has no range of autograd (autograd::engine::evaluate_function); " + nsys_remedy()};
-    if (!computes(out.back(), {analysis::Traced::Device}))
+    if (!file.has_kernels())
       throw InputError{
           out.back().file,
           "has no kernel in its iterations: they were not recorded, or run on a CPU; " +

@@ -18,7 +18,7 @@ void add_sets(const Reader& r, const std::string& target, PublishedStep& out) {
 PublishedStep read_row(const Reader& r, const std::string& source) {
   r.only({"id",      "workload", "batch",   "precision", "settings",  "gpu",  "ranks",
           "hosts",   "cluster",  "profile", "system",    "software",  "plan", "measured",
-          "one_gpu", "fitted",   "notes",   "host",      "set_aside", "off"});
+          "one_gpu", "fitted",   "notes",   "host",      "set_aside", "off",  "input"});
   PublishedStep out;
   out.source = source;
   out.id = r.at("id").text();
@@ -34,6 +34,7 @@ PublishedStep read_row(const Reader& r, const std::string& source) {
               "workload.precision=\"" + out.precision + "\"",
               "cluster.hosts=" + std::to_string(out.hosts)};
   if (r.has("settings")) add_sets(r.at("settings"), "workload", out);
+  if (r.has("input")) add_sets(r.at("input"), "input", out);
   if (r.has("host")) add_sets(r.at("host"), "profile.host", out);
   if (r.has("set_aside")) out.set_aside = r.at("set_aside").text();
   if (r.has("off")) {

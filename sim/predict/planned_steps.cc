@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/predict/joint_spread.h"
+#include "sim/predict/step_error.h"
 #include "sim/strategy/systems.h"
 
 namespace ddpsim::predict {
@@ -27,10 +28,13 @@ Duration PlannedSteps::step(const Plan& plan, Level level) {
   for (double cap : plan.bucket_cap_mb_list) key += " " + std::to_string(cap * 1024 * 1024);
   auto [it, fresh] = steps_.try_emplace(key);
   if (!fresh) return it->second;
+  return it->second = step_on(level == Level::Mid ? q_.profile : ends_, plan, level);
+}
+
+Duration PlannedSteps::step_on(const Profile& p, const Plan& plan, Level level) {
   Scenario s = q_.scenario;
   s.plan = plan;
-  const Profile& p = level == Level::Mid ? q_.profile : ends_;
-  return it->second = steady_period({q_.workload, q_.fabric, p, s}, level, options_);
+  return steady_period({q_.workload, q_.fabric, p, s}, level, options_);
 }
 
 Difference PlannedSteps::difference(const Plan& from, const Plan& to) {
@@ -53,8 +57,10 @@ PlannedSteps::Interval PlannedSteps::interval(const Plan& plan) {
   double r = q_.profile.step_residual;
   Interval out{r > 0 ? scale(mid, 1 - r) : mid, r > 0 ? scale(mid, 1 + r) : mid};
   if (!interval_from_levels(q_)) return out;
+  const StepError* family = step_error(q_);
+  if (family) out = {scale(mid, family->low), scale(mid, family->high)};
   for (Level level : {Level::High, Level::Low}) {
-    Duration end = step(plan, level);
+    Duration end = family ? step_on(without_spreads(q_.profile), plan, level) : step(plan, level);
     out.low = std::min(out.low, end);
     out.high = std::max(out.high, end);
   }

@@ -33,6 +33,8 @@ class PlannedSteps {
   std::size_t budget() const;
 
  private:
+  Duration step_on(const Profile& p, const Plan& plan, Level level);
+
   const Question& q_;
   const Profile ends_;  // at levels other than Mid
   Options options_;

@@ -23,10 +23,9 @@
 #include "sim/predict/message_range.h"
 #include "sim/predict/prices.h"
 #include "sim/predict/roofline.h"
-#include "sim/predict/server_places.h"
 #include "sim/predict/staleness.h"
+#include "sim/predict/step_error.h"
 #include "sim/strategy/data_parallel.h"
-#include "sim/strategy/fsdp.h"
 #include "sim/strategy/knobs.h"
 #include "sim/strategy/power_sgd.h"
 #include "sim/strategy/systems.h"
@@ -332,10 +331,10 @@ bool computes(const Question& q) {
   return q.scenario.real_compute || q.fabric.cluster().emulated_on_cores == 0;
 }
 
-// The interval of the step and of the efficiency. A profile that was held to executed steps knows
-// better how far they were off than the spread of its parts does; of how a capture's passes varied
-// it knows nothing. Where messages cost what they did on one occasion or another, that error is on
-// either side of what the step takes with the least and the most of it.
+// The interval of the step and of the efficiency. Executed steps that a profile was held to, or
+// published ones of a family, say better how far they were off than the spread of parts does; of
+// how a capture's passes varied they say nothing. Where messages cost what they did on one occasion
+// or another, that error is on either side of what the step takes with the least and most of it.
 void find_interval(const Question& q, const Options& options, Prediction& out) {
   Duration step = out.summary.step;
   MessageRange seen{step, step, {}};
@@ -355,6 +354,7 @@ void find_interval(const Question& q, const Options& options, Prediction& out) {
   }
   if (residual > 0 ? !interval_from_levels(q) : !options.interval) return;
   Profile joint = with_joint_spread(q.workload, q.profile, q.scenario.ranks);
+  if (const StepError* family = step_error(q)) joint = widened(q, *family, out);
   Question together{q.workload, q.fabric, joint, q.scenario};
   for (Level level : {Level::High, Level::Low}) {
     Duration end = steady_period(together, level, options);

@@ -11,6 +11,7 @@
 
 #include "sim/predict/measured_step.h"
 #include "sim/predict/memory.h"
+#include "sim/predict/step_error.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 
@@ -231,16 +232,21 @@ std::string stragglers_sentence(const predict::Stragglers& s) {
       ms(s.time), s.ranks, 100 * s.cv);
 }
 
-std::string interval_sentence(const Profile& p, const Workload& w) {
+std::string interval_sentence(const predict::Question& q) {
+  const Profile& p = q.profile;
+  const Workload& w = q.workload;
   bool captured = w.basis == Basis::Captured;
   if (p.step_residual > 0) return "80 % interval: how far executed steps were off";
+  if (const predict::StepError* e = predict::step_error(q))
+    return fmt::format(
+        "80 % interval: how far {} published steps ({}) of {} sources were off, each source alike; "
+        "at least the datasheet's range for host and network",
+        e->rows, e->of, e->sources);
   if (w.measured_step)
     return std::string("computation as measured; the ") +
            (p.measured() ? "profile's residuals" : "datasheet's range") +
            " for network, copies and hooks" + (p.rank_cv ? ", and how ranks vary" : "");
   if (p.measured()) return "80 % interval from the profile's residuals";
-  if (!captured && p.costs && !p.costs->carried_from.empty())
-    return "80 % of published steps on other GPUs; the datasheet's range for host and network";
   if (!captured && p.costs)
     return "80 % of shapes that the fit of kernels did not see; the datasheet's range for host and "
            "network";

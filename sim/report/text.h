@@ -51,7 +51,7 @@ std::string beside_sentence(const predict::Prediction& p);
 std::string basis_sentence(const Heading& h, const predict::Prediction& p);
 // What the interval of a step is that this profile predicts of this workload: the same words
 // wherever one is shown.
-std::string interval_sentence(const Profile& p, const Workload& w);
+std::string interval_sentence(const predict::Question& q);
 // Where a profile's numbers are from, section by section: "measured", "datasheet", "measured (tcp,
 // reduction), the rest datasheet".
 std::string basis_text(const Profile& p);

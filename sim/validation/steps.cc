@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 
 #include "sim/analysis/compare.h"
+#include "sim/units/elementary.h"
 
 namespace ddpsim::validation {
 namespace {
@@ -39,13 +42,18 @@ double mean_error(const Results& rows) {
 // REQUIRES: not empty.
 StepGroup group_of(const Results& rows, StepQuestion question, const std::string& by,
                    const std::string& name) {
-  StepGroup g{by, name, question, rows.size(), 0, 0, 0, 0, 0, {}};
+  StepGroup g;
+  g.by = by;
+  g.name = name;
+  g.question = question;
+  g.n = rows.size();
   std::vector<double> errors;
   std::set<std::string> sources;
   for (const StepResult* r : rows) {
     errors.push_back(r->error);
     sources.insert(r->row.source);
     g.within += in_interval(*r);
+    g.set_aside += !r->row.set_aside.empty();
   }
   constexpr double kPercentile = 95;
   g.sources = sources.size();
@@ -55,7 +63,72 @@ StepGroup group_of(const Results& rows, StepQuestion question, const std::string
   return g;
 }
 
+// The 90 % point of Student's t, by the expansion of Fisher and Cornish: within 0.1 % from three
+// degrees of freedom on.
+double student(double freedom) {
+  constexpr double z = 1.2815515655446004;
+  constexpr double z2 = z * z;
+  const double first = z * (z2 + 1) / 4;
+  const double second = z * ((5 * z2 + 16) * z2 + 3) / 96;
+  const double third = z * (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384;
+  return z + (first + (second + third / freedom) / freedom) / freedom;
+}
+
+using BySource = std::map<std::string, std::vector<double>>;
+
+// As StepInterval says, without the rows of `but`; nullopt: of fewer than two sources.
+std::optional<std::pair<double, double>> of_another_source(const BySource& logarithms,
+                                                           const std::string& but) {
+  std::vector<const std::vector<double>*> sources;
+  for (const auto& [name, values] : logarithms)
+    if (name != but) sources.push_back(&values);
+  if (sources.size() < 2) return std::nullopt;
+  const auto n = static_cast<double>(sources.size());
+  double middle = 0;
+  for (const auto* values : sources) {
+    double sum = 0;
+    for (double v : *values) sum += v;
+    middle += sum / static_cast<double>(values->size()) / n;
+  }
+  double squares = 0;
+  for (const auto* values : sources) {
+    double sum = 0;
+    for (double v : *values) sum += (v - middle) * (v - middle);
+    squares += sum / static_cast<double>(values->size());
+  }
+  const double off = std::sqrt(squares / (n - 1) * (1 + 1 / n)) * student(n - 1);
+  return std::pair{natural_exponential(middle - off), natural_exponential(middle + off)};
+}
+
+StepInterval interval_of(const Results& rows, StepQuestion question) {
+  BySource logarithms;
+  auto ratio = [](const StepResult& r) { return 1 / (1 + r.error); };
+  for (const StepResult* r : rows)
+    logarithms[r->row.source].push_back(natural_logarithm(ratio(*r)));
+  StepInterval out;
+  out.question = question;
+  out.rows = rows.size();
+  out.sources = logarithms.size();
+  if (auto all = of_another_source(logarithms, "")) std::tie(out.low, out.high) = *all;
+  for (const auto& [source, values] : logarithms) {
+    const auto others = of_another_source(logarithms, source);
+    if (!others) continue;
+    StepInterval::LeftOut one{source, values.size(), 0};
+    for (const StepResult* r : rows)
+      one.within +=
+          r->row.source == source && others->first <= ratio(*r) && ratio(*r) <= others->second;
+    out.left_out.push_back(one);
+  }
+  return out;
+}
+
 }  // namespace
+
+double StepInterval::coverage() const {
+  std::size_t n = 0, within = 0;
+  for (const LeftOut& l : left_out) n += l.n, within += l.within;
+  return n > 0 ? static_cast<double>(within) / static_cast<double>(n) : 0;
+}
 
 Duration measured_step(const PublishedStep& row) {
   constexpr double kPs = 1e12;
@@ -150,6 +223,9 @@ StepsReport judge_steps(std::vector<StepResult> results) {
             .push_back(&r);
     if (!seen.empty()) out.in_sample.push_back(group_of(seen, question, "all", ""));
     if (all.empty()) continue;
+    if (is_first(question) || question == StepQuestion::OneHost ||
+        question == StepQuestion::SeveralHosts)
+      out.intervals.push_back(interval_of(all, question));
     out.groups.push_back(group_of(all, question, "all", ""));
     for (const char* by : {"source", "generation", "gpu", "precision", "family"}) {
       std::map<std::string, Results> parts;
@@ -194,6 +270,12 @@ std::map<std::string, double> values(const StepsReport& r) {
     out[stem + ".median"] = g.median;
     out[stem + ".p95"] = g.p95;
     out[stem + ".coverage"] = static_cast<double>(g.within) / n;
+  }
+  for (const StepInterval& i : r.intervals) {
+    std::string stem = kStepQuestions[static_cast<std::size_t>(i.question)];
+    out[stem + ".interval.low"] = i.low;
+    out[stem + ".interval.high"] = i.high;
+    out[stem + ".interval.left_out"] = i.coverage();
   }
   for (const auto& [question, s] : r.sources) {
     std::string stem = kStepQuestions[static_cast<std::size_t>(question)];

@@ -22,8 +22,9 @@ inline constexpr std::array kStepUnits = {"samples_per_s", "s_per_iteration",
 struct PublishedStep {
   std::string source;  // its file's name
   std::string id;
-  std::string workload;          // shipped, or a path from the folder of its file
-  std::string cluster, profile;  // shipped
+  std::string workload;  // shipped, or a path from the folder of its file
+  std::string cluster;   // shipped, or a path from the folder of its file
+  std::string profile;   // shipped
   int batch = 1;
   std::string precision;
   std::vector<std::string> sets;  // "workload.memory_format=\"channels_last\"", "plan.system=..."
@@ -96,7 +97,23 @@ struct StepGroup {
   double bias = 0;  // median error
   double median = 0, p95 = 0;
   std::size_t within = 0;          // their interval
+  std::size_t set_aside = 0;       // whose own step is not judged: only what several GPUs add is
   std::optional<double> left_out;  // median |error| of all others; none: there are no others
+};
+// Of a question that is not asked with a constant left out: within which multiples of the predicted
+// step 80 % of the steps of another source are. Logarithms of measured / predicted are taken as
+// normal, with each source alike: their mean and variance are means over sources, and the quantile
+// is Student's, of one degree of freedom less than there are sources.
+struct StepInterval {
+  StepQuestion question = StepQuestion::OneGpu;
+  std::size_t rows = 0, sources = 0;
+  double low = 1, high = 1;
+  struct LeftOut {
+    std::string source;
+    std::size_t n = 0, within = 0;  // the interval of all other sources
+  };
+  std::vector<LeftOut> left_out;  // empty: fewer than three sources
+  double coverage() const;        // of all rows, each with its source left out; 0 = no row
 };
 // Over sources, each by its own median |error|.
 struct StepSources {
@@ -109,12 +126,14 @@ struct StepsReport {
   std::vector<StepGroup> groups;     // predicted rows; by question, then by and name
   std::vector<StepGroup> in_sample;  // rows that a constant was taken from, all of a question
   std::map<StepQuestion, StepSources> sources;
+  std::vector<StepInterval> intervals;
   std::size_t rows = 0, predicted = 0;  // published rows; those with a prediction
   std::vector<LimitResult> limits;
 };
 StepsReport judge_steps(std::vector<StepResult> results);
 // What a budget may limit: "rows", "predicted", and of a question "one_gpu.n", "one_gpu.median";
-// of a part of one "one_gpu.source.ray.bias", "one_gpu.generation.Volta.median".
+// of a part of one "one_gpu.source.ray.bias", "one_gpu.generation.Volta.median"; of what its
+// interval is made of "one_gpu.interval.low", ".high" and ".left_out" (coverage).
 std::map<std::string, double> values(const StepsReport& r);
 
 }  // namespace ddpsim::validation

@@ -155,6 +155,20 @@ TEST_F(Kineto, ExplainsWhoWasLate) {
   EXPECT_LT(j["what_if"]["without_network_ps"].get<double>(), replayed);
 }
 
+// ResNet-50 on A100s, whose host enqueues too late: all-reduces are over before it goes on.
+TEST_F(Kineto, ExplainsThatTheHostDecides) {
+  expect_answer({"explain", trace("a100-resnet50-ddp2")},
+                {"the host: for ", "what decides the step: the host, which enqueues too late",
+                 "the host enqueues every kernel in time"});
+  Outcome o = ddpsim({"explain", trace("a100-resnet50-ddp2"), "--format", "json"});
+  Json j = io::parse_json(o.out, "out");
+  EXPECT_EQ(j["decides"], "host");
+  double network = j["exposed"]["network_ps"].get<double>();
+  double without = j["what_if"]["without_network_ps"].get<double>();
+  double step = j["what_if"]["replayed_ps"].get<double>();
+  EXPECT_LT(network, 2 * (step - without) + 0.01 * step) << "exposed, and yet nothing to gain";
+}
+
 TEST_F(Kineto, ExplainsOnAnotherNetwork) {
   expect_answer({"explain", trace("cnn-2-0"), trace("cnn-2-1"), "--cluster", "ethernet-10g",
                  "--workload", "cnn-cpu"},

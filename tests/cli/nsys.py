@@ -211,6 +211,22 @@ def refusals(ask, folder):
     changed(path, at, "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL; DELETE FROM "
             "CUPTI_ACTIVITY_KIND_MEMCPY; DELETE FROM CUPTI_ACTIVITY_KIND_MEMSET")  # fmt: skip
     ask.refused("no kernel in its iterations", "import", "nsys", at)
+    # Copies and fills are left, which run in forward and in backward.
+    kernels = "CUPTI_ACTIVITY_KIND_KERNEL"
+    changed(path, at, f"DELETE FROM {kernels}")
+    ask.refused("no kernel in its iterations", "import", "nsys", at)
+    others = "SELECT id FROM StringIds WHERE value NOT LIKE 'nccl%'"
+    changed(path, at, f"DELETE FROM {kernels} WHERE demangledName IN ({others})")
+    ask.refused("no kernel in its iterations", "import", "nsys", at)
+    for statement, phase in (
+        (f"UPDATE {kernels} SET correlationId = 0", "the update"),
+        (f"DELETE FROM {kernels} WHERE start > "
+         f"(SELECT MAX(start) / 2 + MIN(start) / 2 FROM {kernels})", "the update"),
+        ("DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME", "forward"),
+    ):  # fmt: skip
+        changed(path, at, statement)
+        for command in (("import", "nsys"), ("explain",)):
+            ask.refused(f"enqueues in {phase} of an iteration nothing is in it", *command, at)
     ask.refused("--model", "import", "nsys", path, "--workload", folder / "w.json")
     # Rows that no export has.
     changed(path, at, "UPDATE NVTX_EVENTS SET globalTid = 'x', text = zeroblob(9) "

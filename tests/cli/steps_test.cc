@@ -88,6 +88,48 @@ TEST_F(ValidateSteps, PredictsAsPredictDoesAndScalesToTheRowOfOneGpu) {
   EXPECT_LT(r[6]["predicted_ps"], r[0]["predicted_ps"]);  // no optimizer
 }
 
+TEST_F(ValidateSteps, SaysWhereTheFigureStandsThatRowsAreSetAside) {
+  Json one = row("a", 1, {{"samples_per_s", 320}});
+  Json several = row("b", 8, {{"s_per_iteration", 0.25}});
+  one["set_aside"] = several["set_aside"] = "sequences are shorter than stated";
+  several["one_gpu"] = "a";
+  write({one, several});
+  const Json groups = judged()["groups"];
+  ASSERT_FALSE(groups.empty());
+  EXPECT_EQ(groups[0]["question"], "one_host");
+  EXPECT_EQ(groups[0]["set_aside"], 1);
+  for (const char* format : {"table", "md"}) {
+    std::string said =
+        ddpsim({"validate", "--steps", "--published", folder_.string(), "--format", format}).out;
+    EXPECT_NE(said.find("1 (1 set aside)"), std::string::npos) << said;
+  }
+}
+
+// The interval says of what it is made, by the family of the question.
+TEST(Intervals, SayOfWhatTheyAreMade) {
+  auto of = [](std::vector<std::string> more, const char* family) {
+    std::vector<std::string> words = {"predict",  "--workload", "resnet50", "--cluster",
+                                      "dgx-a100", "--format",   "json"};
+    words.insert(words.end(), more.begin(), more.end());
+    Json j = Json::parse(ddpsim(words).out);
+    const double step = j["summary"]["step_ps"], low = j["summary"]["step_low_ps"],
+                 high = j["summary"]["step_high_ps"];
+    words[words.size() - more.size() - 1] = "table";
+    EXPECT_NE(ddpsim(words).out.find(std::string("published steps (") + family + ") of "),
+              std::string::npos)
+        << ddpsim(words).out;
+    return std::pair{low / step, high / step};
+  };
+  auto [one_low, one_high] = of({"--ranks", "1"}, "one GPU");
+  auto [known_low, known_high] =
+      of({"--ranks", "8", "--measured-step", "90ms"}, "one host, computation as measured");
+  of({"--ranks", "8"}, "several GPUs");
+  of({"--ranks", "8", "--plan", "fsdp2"}, "sharded training");
+  EXPECT_LT(one_low, known_low) << "what one GPU takes is known";
+  EXPECT_GT(one_high, known_high);
+  EXPECT_LT(known_low, 0.95);
+}
+
 TEST_F(ValidateSteps, GatesAndShowsWhatIsNotPredicted) {
   Json gone = row("d", 1, {{"samples_per_s", 300}});
   gone["profile"] = "no-such.datasheet";

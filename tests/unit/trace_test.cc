@@ -291,6 +291,124 @@ TEST(Trace, OnAGpuAPhaseEndsWithItsLastKernel) {
   EXPECT_EQ(job.collectives[0].message.group_ranks, "[0, 1]");
 }
 
+// Of one rank on a GPU, whose host takes long to enqueue: in each 1,000 us the device computes 210.
+Written late_host_rank(bool more) {
+  Written w;
+  auto collective = [&](const char* operation, int elements, double at) {
+    std::string args = std::string("\"Collective name\":\"") + operation +
+                       "\",\"In msg nelems\":" + std::to_string(elements) +
+                       ",\"Out msg nelems\":" + std::to_string(elements) +
+                       ",\"dtype\":\"Float\",\"Process Group Name\":\"0\"";
+    w.event("cpu_op", "record_param_comms", 1, at, 10, args);
+    w.event("user_annotation", std::string("nccl:") + operation, 1, at + 1, 8);
+  };
+  for (int k = 0; k < 4; ++k) {
+    double t = 1000.0 * k;
+    w.mark("ProfilerStep#" + std::to_string(k), t, 1000);
+    w.mark("DistributedDataParallel.forward", t, 90);
+    w.kernel(t + 20, t + 30, 70);  // forward: until 100
+    if (more) {
+      collective("send", 1000, t + 30);
+      w.kernel(t + 33, t + 60, 5, "ncclDevKernel_SendRecv", 21);
+    }
+    w.op("autograd::engine::evaluate_function: MulBackward0", t + 105, 20);
+    w.kernel(t + 110, t + 120, 80);  // until 200
+    w.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", t + 150, 40);
+    w.op("torch::autograd::AccumulateGrad", t + 150, 5,
+         "\"Input Dims\":[[8]],\"Input type\":[\"float\"]");
+    collective("allreduce", 8, t + 160);
+    w.kernel(t + 163, t + 200, 250, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20);  // until 450
+    w.op("autograd::engine::evaluate_function: AddBackward0", t + 200, 300);
+    if (more) {
+      collective("send", 1000, t + 300);
+      w.kernel(t + 303, t + 310, 20, "ncclDevKernel_SendRecv", 21);
+    }
+    w.kernel(t + 480, t + 490, 10);  // until 500
+    w.mark("Optimizer.step#SGD.step", t + 600, 100);
+    w.kernel(t + 620, t + 630, 50);  // until 680
+  }
+  w.kernel(4020, 4030, 70);
+  return w;
+}
+
+TracedRanks alone(Trace trace) {
+  std::vector<Trace> one;
+  one.push_back(std::move(trace));
+  return analysis::beside_one_another(std::move(one));
+}
+
+TEST(Trace, AHostThatEnqueuesTooLateIsTold) {
+  Folder f;
+  TracedRanks job = alone(read(f, late_host_rank(false)));
+  ASSERT_EQ(job.steps(), 3u);
+  analysis::TraceExplanation e = analysis::explain_traces(job);
+  EXPECT_EQ(e.step, us(1000));
+  // Until 22, from 100 to 112, from 200 to 482, from 500 to 622, from 680 on.
+  EXPECT_EQ(e.late_host, us(22 + 12 + 282 + 122 + 320));
+  // The all-reduce is in flight while the device has nothing to compute: that is the host's.
+  EXPECT_EQ(e.exposed_network, Duration{});
+  EXPECT_EQ(analysis::decision_of(e), analysis::TraceDecision::Host);
+  ASSERT_TRUE(e.what_if);
+  EXPECT_EQ(e.what_if->replayed, us(1000));
+  EXPECT_EQ(e.what_if->without_network, us(1000));
+  // 166 until the all-reduce, its 250, and 58 for the update.
+  EXPECT_EQ(e.what_if->without_host, us(166 + 250 + 58));
+}
+
+// While the host waits for the device, it is not late.
+TEST(Trace, AHostThatWaitsIsNotLate) {
+  Folder f;
+  Written w = late_host_rank(false);
+  for (int k = 0; k < 4; ++k)
+    w.event("cuda_runtime", "cudaStreamSynchronize", 1, 1000.0 * k + 205, 245);
+  analysis::TraceExplanation e = analysis::explain_traces(alone(read(f, w)));
+  EXPECT_EQ(e.late_host, us(22 + 12 + (5 + 32) + 122 + 320));
+  EXPECT_EQ(e.exposed_network, us(245));
+}
+
+TEST(Trace, CollectivesOfNoPlanAreNamed) {
+  Folder f;
+  EXPECT_TRUE(analysis::not_counted(alone(read(f, late_host_rank(false))), 0).empty());
+  TracedRanks job = alone(read(f, late_host_rank(true)));
+  std::vector<std::string> said = analysis::not_counted(job, 0);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said[0],
+            "not counted: 2 send_recv a step, 7.812 KiB, about 25 us in flight: no data-parallel "
+            "plan issues them");
+  // What backward waited for it is in none of its times: 20 of 400 are.
+  TracedRanks plain = alone(read(f, late_host_rank(false)));
+  const TracedStep& with = job.ranks[0].steps[0];
+  const TracedStep& without = plain.ranks[0].steps[0];
+  EXPECT_EQ(without.times.backward - with.times.backward, us(20));
+  EXPECT_EQ(without.times.forward, with.times.forward);
+}
+
+// A GPU's trace in which one phase has no kernel: its time there would be 0.
+TEST(Trace, APhaseWithoutItsKernelsIsRefused) {
+  Folder f;
+  Written w;
+  for (int k = 0; k < 3; ++k) {
+    double t = 1000.0 * k;
+    w.mark("ProfilerStep#" + std::to_string(k), t, 1000);
+    w.kernel(t + 20, t + 30, 70);
+    w.op("autograd::engine::evaluate_function: MulBackward0", t + 105, 20);
+    w.kernel(t + 110, t + 120, 80);
+    w.gradient(t + 150, 40, "8");
+    w.mark("Optimizer.step#SGD.step", t + 600, 100);
+    w.event("cuda_runtime", "cudaLaunchKernel", 1, t + 620, 2,
+            "\"correlation\":" + std::to_string(9000 + k));
+  }
+  std::vector<Trace> one;
+  one.push_back(read(f, w));
+  try {
+    analysis::beside_one_another(std::move(one));
+    FAIL() << "the update took no time";
+  } catch (const InputError& e) {
+    EXPECT_NE(e.what.find("in the update of an iteration nothing is in it"), std::string::npos)
+        << e.what;
+  }
+}
+
 // PyTorch 2.12 numbers the collectives of a process group. Rank 1's trace lacks the first of each
 // step: by their order, its second would be rank 0's first.
 TEST(Trace, CollectivesOfOneNumberAreOne) {

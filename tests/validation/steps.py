@@ -43,6 +43,8 @@ def plant(ddpsim, name, change):
     with tempfile.TemporaryDirectory() as folder:
         source = json.loads((ROWS / f"{name}.json").read_text())
         change(source["rows"])
+        for beside in ("workloads", "clusters"):
+            (pathlib.Path(folder) / beside).symlink_to(ROWS / beside)
         (pathlib.Path(folder) / f"{name}.json").write_text(json.dumps(source))
         budget = pathlib.Path(folder) / "limits"
         own = [limit for limit in BUDGET["limits"] if f".source.{name}." in limit["what"]]

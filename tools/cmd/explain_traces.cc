@@ -81,6 +81,22 @@ std::string late_words(const analysis::CollectiveStory& c) {
                      to_string(c.late_by));
 }
 
+constexpr const char* kDecisions[] = {"computation", "host", "late_ranks", "network"};
+
+const char* decision_words(const TraceExplanation& e) {
+  switch (analysis::decision_of(e)) {
+    case analysis::TraceDecision::Host:
+      return "the host, which enqueues too late";
+    case analysis::TraceDecision::LateRanks:
+      return "ranks that come late to collectives";
+    case analysis::TraceDecision::Network:
+      return "the network";
+    case analysis::TraceDecision::Computation:
+      break;
+  }
+  return "computation";
+}
+
 std::string page(const analysis::TracedRanks& job, const TraceExplanation& e,
                  const std::optional<Elsewhere>& other) {
   std::string out =
@@ -102,10 +118,16 @@ std::string page(const analysis::TracedRanks& job, const TraceExplanation& e,
         to_string(e.skew), 100 * share(e.skew, e.step), e.slowest, e.slowest_steps, e.steps);
   out += fmt::format(
       "communication that nothing covers: {} ({:.1f} %) waiting for ranks that came late, {} "
-      "({:.1f} %) for the network; {} ({:.1f} %) is in no phase otherwise\n\n",
+      "({:.1f} %) for the network; {} ({:.1f} %) is in no phase otherwise\n",
       to_string(e.exposed_late), 100 * share(e.exposed_late, e.step), to_string(e.exposed_network),
       100 * share(e.exposed_network, e.step), to_string(e.exposed_other),
       100 * share(e.exposed_other, e.step));
+  if (e.late_host.ps > 0)
+    out += fmt::format(
+        "the host: for {} ({:.1f} %) of the step the device computes nothing because its next "
+        "kernel is not enqueued yet\n",
+        to_string(e.late_host), 100 * share(e.late_host, e.step));
+  out += fmt::format("what decides the step: {}\n\n", decision_words(e));
   if (!e.collectives.empty()) {
     out +=
         "collectives, on average: first to last arrival, last arrival to last completion, and "
@@ -129,6 +151,7 @@ std::string page(const analysis::TracedRanks& job, const TraceExplanation& e,
     if (e.ranks.size() > 1) line("no straggler: every rank as the median one", w.without_straggler);
     line("communication free", w.without_network);
     if (e.ranks.size() > 1) line("both", w.without_both);
+    if (e.late_host.ps > 0) line("the host enqueues every kernel in time", w.without_host);
   }
   if (other)
     out += fmt::format(
@@ -160,6 +183,8 @@ io::OrderedJson document(const analysis::TracedRanks& job, const TraceExplanatio
                         {{"late_ps", e.exposed_late.ps},
                          {"network_ps", e.exposed_network.ps},
                          {"other_ps", e.exposed_other.ps}}},
+                       {"late_host_ps", e.late_host.ps},
+                       {"decides", kDecisions[static_cast<std::size_t>(analysis::decision_of(e))]},
                        {"clock_bound_ps", job.offset_bound.ps},
                        {"ranks", io::OrderedJson::array()},
                        {"collectives", io::OrderedJson::array()}};
@@ -196,7 +221,8 @@ io::OrderedJson document(const analysis::TracedRanks& job, const TraceExplanatio
     j["what_if"] = {{"replayed_ps", e.what_if->replayed.ps},
                     {"without_straggler_ps", e.what_if->without_straggler.ps},
                     {"without_network_ps", e.what_if->without_network.ps},
-                    {"without_both_ps", e.what_if->without_both.ps}};
+                    {"without_both_ps", e.what_if->without_both.ps},
+                    {"without_host_ps", e.what_if->without_host.ps}};
   j["elsewhere"] = nullptr;
   if (other)
     j["elsewhere"] = {{"cluster", other->cluster},      {"ranks", other->ranks},
@@ -255,9 +281,11 @@ void explain_traces(Terminal& t, const std::vector<std::string>& files,
         "the job has {} ranks, and {} of them {} here: who was late is told of these alone", world,
         job.ranks.size(), job.ranks.size() == 1 ? "is" : "are"));
   std::optional<Elsewhere> other;
-  if (!question.cluster.empty())
+  if (!question.cluster.empty()) {
+    for (const std::string& note : analysis::not_counted(job, 0)) e.notes.push_back(note);
     other = elsewhere(t, job, question,
                       io::is_sqlite(files.front()) ? io::nsys_remedy() : io::kineto_remedy());
+  }
   write_answer(t, output,
                output.format == "json" ? json_text(document(job, e, other)) : page(job, e, other));
 }

@@ -57,6 +57,10 @@ const analysis::RankTrace& chosen(const analysis::TracedRanks& job, const std::s
   throw InputError{"--rank " + rank, "no trace is of that rank; there are traces of " + known};
 }
 
+std::size_t index_of(const analysis::TracedRanks& job, const analysis::RankTrace& rank) {
+  return static_cast<std::size_t>(&rank - job.ranks.data());
+}
+
 std::string percent(Duration part, Duration whole) {
   return fmt::format("{:.2f} %", 100 * static_cast<double>(part.ps) /
                                      static_cast<double>(std::max<std::int64_t>(whole.ps, 1)));
@@ -173,7 +177,11 @@ void import_traces(Terminal& t, const ImportTracesFlags& f) {
     notes.push_back(fmt::format(
         "the ranks' clocks are put together by the ends of their collectives, which differ by {}",
         to_string(job.offset_bound)));
-  if (made) notes.insert(notes.end(), made->notes.begin(), made->notes.end());
+  if (made) {
+    notes.insert(notes.end(), made->notes.begin(), made->notes.end());
+    for (std::string& other : analysis::not_counted(job, index_of(job, from)))
+      notes.push_back(std::move(other));
+  }
   if (made && !setting.model && f.profiler.name == std::string(kNsys.name))
     notes.push_back(
         "ranges of NVTX have shapes and no types: gradients are taken for float32 (--model FILE "

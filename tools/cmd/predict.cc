@@ -51,7 +51,7 @@ report::Heading heading_of_program(const Loaded& l) {
           "; what ranks {} communicate, all groups of {} ranks, {} apart, are taken to communicate "
           "at the same time",
           g.name, g.size, g.stride);
-  h.interval = report::interval_sentence(l.profile, l.workload);
+  h.interval = report::interval_sentence(l.question());
   if (l.profile.step_residual <= 0 && !l.profile.measured())
     h.interval = "the datasheet's range for network and copies; computation as it is in the file";
   return h;
@@ -132,7 +132,7 @@ report::Heading heading_of_plan(const Loaded& l) {
         fmt::format("of the tables of collectives that the network was fitted to, 80 % of the "
                     "sizes are within {:.0f} %",
                     100 * known.table_residual));
-  h.interval = report::interval_sentence(l.profile, l.workload);
+  h.interval = report::interval_sentence(l.question());
   if (*system.schedule != 0) {
     h.schedule = system.schedule;
     return h;

@@ -10,6 +10,7 @@
 #include "sim/predict/measured_step.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/roofline.h"
+#include "sim/predict/step_error.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/loader.h"
 #include "tools/cmd/pool.h"
@@ -18,6 +19,10 @@ namespace ddpsim::cli {
 namespace {
 
 using namespace validation;
+
+bool is_path(const std::string& name) {
+  return name.find('/') != std::string::npos;
+}
 
 // A row's question, with a mechanism taken out of it.
 struct Parts {
@@ -35,9 +40,8 @@ struct Parts {
 Parts parts_of(Loader& loader, const std::string& folder, const PublishedStep& row,
                std::optional<predict::Mechanism> without, const std::string& constant = "") {
   Choice c;
-  c.workload =
-      row.workload.find('/') == std::string::npos ? row.workload : folder + "/" + row.workload;
-  c.cluster = row.cluster;
+  c.workload = is_path(row.workload) ? folder + "/" + row.workload : row.workload;
+  c.cluster = is_path(row.cluster) ? folder + "/" + row.cluster : row.cluster;
   c.profile = row.profile;
   c.ranks = std::to_string(row.ranks);
   for (const std::string& set : row.sets) c.settings.push_back(io::parse_setting(set));
@@ -72,9 +76,14 @@ void predict_row(const Parts& p, bool interval, StepResult& out) {
   if (out.row.unit == StepUnit::MsForwardBackward) {
     out.predicted = out.low = out.high = forward_and_backward(p, p.profile, Level::Mid);
     if (interval) {
-      const Profile ends = predict::with_joint_spread(p.workload, p.profile, 1);
-      out.low = std::min(out.predicted, forward_and_backward(p, ends, Level::High));
-      out.high = std::max(out.predicted, forward_and_backward(p, ends, Level::Low));
+      Profile ends = predict::with_joint_spread(p.workload, p.profile, 1);
+      if (const predict::StepError* family = predict::step_error(p.question())) {
+        out.low = scale(out.predicted, family->low);
+        out.high = scale(out.predicted, family->high);
+        ends = predict::without_spreads(p.profile);
+      }
+      out.low = std::min(out.low, forward_and_backward(p, ends, Level::High));
+      out.high = std::max(out.high, forward_and_backward(p, ends, Level::Low));
     }
   } else {
     predict::Options options = p.options;
@@ -136,7 +145,7 @@ std::vector<StepResult> predict_steps(const Terminal& t, const std::string& fold
   auto predicted = [&](StepResult r, bool interval) {
     if (!has(profiles, r.row.profile))
       r.why_not = "no profile " + r.row.profile + " is shipped";
-    else if (!has(clusters, r.row.cluster))
+    else if (!is_path(r.row.cluster) && !has(clusters, r.row.cluster))
       r.why_not = "no cluster " + r.row.cluster + " is shipped";
     if (!r.why_not.empty()) return r;
     try {
@@ -148,6 +157,7 @@ std::vector<StepResult> predict_steps(const Terminal& t, const std::string& fold
         p.workload =
             predict::scaled_to(measured_step(one), {alone.workload, one.accumulation_steps},
                                {p.workload, r.row.accumulation_steps}, p.profile);
+        p.scenario.input.reset();  // it is in what one GPU measured
       }
       predict_row(p, interval, r);
     } catch (const InputError& e) {

@@ -51,7 +51,12 @@ struct Column {
   std::string (*of)(const StepGroup&);
 };
 constexpr Column kColumns[] = {
-    {"rows", [](const StepGroup& g) { return std::to_string(g.n); }},
+    {"rows",
+     [](const StepGroup& g) {
+       return g.set_aside > 0 && is_relative(g.question)
+                  ? fmt::format("{} ({} set aside)", g.n, g.set_aside)
+                  : std::to_string(g.n);
+     }},
     {"sources", [](const StepGroup& g) { return std::to_string(g.sources); }},
     {"median error, %", [](const StepGroup& g) { return signed_hundred(g.bias); }},
     {"median |error|, %", [](const StepGroup& g) { return hundred(g.median); }},
@@ -112,11 +117,42 @@ std::string error_cell(const StepResult* r) {
   return signed_hundred(r->error) + (in_interval(*r) ? "" : " *");
 }
 
+std::string multiples(const StepInterval& i) {
+  return fmt::format("{:.3f} to {:.3f}", i.low, i.high);
+}
+std::string by_source(const StepInterval& i) {
+  std::string out;
+  for (const auto& l : i.left_out)
+    out += fmt::format("{}{} {}/{}", out.empty() ? "" : ", ", l.source, l.within, l.n);
+  return out;
+}
+// In the intervals as predicted.
+std::size_t told_within(const StepsReport& r, StepQuestion question) {
+  for (const StepGroup& g : r.groups)
+    if (g.question == question && g.by == "all") return g.within;
+  return 0;
+}
+
+io::OrderedJson interval_json(const StepsReport& r, const StepInterval& i) {
+  io::OrderedJson sources = io::OrderedJson::array();
+  for (const auto& l : i.left_out)
+    sources.push_back({{"source", l.source}, {"n", l.n}, {"in_interval", l.within}});
+  return {{"question", name_of(i.question)},
+          {"n", i.rows},
+          {"sources", i.sources},
+          {"low", i.low},
+          {"high", i.high},
+          {"in_interval", told_within(r, i.question)},
+          {"left_out", sources},
+          {"left_out_coverage", i.coverage()}};
+}
+
 io::OrderedJson group_json(const StepGroup& g) {
   io::OrderedJson out = {{"question", name_of(g.question)},
                          {"by", g.by},
                          {"name", g.name},
                          {"n", g.n},
+                         {"set_aside", g.set_aside},
                          {"sources", g.sources},
                          {"median_error", g.bias},
                          {"median_abs_error", g.median},
@@ -147,6 +183,11 @@ std::string steps_table(const StepsReport& r) {
       if (g.question == question) line(g, "in sample or set aside, in no line above");
     out += "  " + of_sources(r.sources.at(question)) + "\n";
   }
+  out +=
+      "\nmeasured / predicted, 80 % of another source; each source in the interval of the others\n";
+  for (const StepInterval& i : r.intervals)
+    out += fmt::format("  {:<42} {:>17} {:>5.0f} %  {}\n", words_of(i.question), multiples(i),
+                       100 * i.coverage(), by_source(i));
   for (const auto& [why, ids] : not_predicted(r))
     out +=
         fmt::format("\nnot predicted, {} rows: {}\n  {}\n", ids.size(), why, fmt::join(ids, ", "));
@@ -166,7 +207,8 @@ std::string steps_markdown(const StepsReport& r) {
       "(sim/MODEL.md 5.1), to those\nof one GPU, and how much ranks vary (7), to those whose "
       "computation is as measured. The sections that leave out a source or\na generation choose "
       "them without the row's own. *Of the others*: the median |error| of all rows that are not of "
-      "that line.\n";
+      "that line. *n set aside*: rows of that line whose own step is set aside (the last section "
+      "says why);\nthe line judges only what several GPUs add to it.\n";
   std::string head = "| |", rule = "|---|";
   for (const Column& c : kColumns)
     head += " " + report::markdown_cell(c.title) + " |", rule += "---:|";
@@ -189,6 +231,18 @@ std::string steps_markdown(const StepsReport& r) {
     sentence.front() = 'E';
     out += "\n" + sentence + ".\n";
   }
+  out +=
+      "\n## What the intervals are made of\n\nMeasured / predicted of 80 % of the rows of a source "
+      "that was not seen: log-normal, each source alike, Student's quantile (sim/MODEL.md 8). The "
+      "interval of a prediction is this, or the datasheet's range for host, network and ranks "
+      "where "
+      "that is wider.\n*Left out*: rows in the interval that the other sources make.\n\n"
+      "| family | rows | sources | 80 % | left out | by source | in the predictions' intervals |\n"
+      "|---|---:|---:|---:|---:|---|---:|\n";
+  for (const StepInterval& i : r.intervals)
+    out += fmt::format("| {} | {} | {} | {} | {:.0f} % | {} | {} |\n", words_of(i.question), i.rows,
+                       i.sources, multiples(i), 100 * i.coverage(), by_source(i),
+                       told_within(r, i.question));
   out +=
       "\n## Rows\n\n\\*: outside the 80 % interval. Batch per GPU and micro-step; x: micro-steps."
       "\n\n| row | workload | batch | precision | GPUs (hosts) | printed | error, % | computation "
@@ -268,6 +322,8 @@ io::OrderedJson steps_json(const StepsReport& r) {
                                   {"worst_median", s.worst_median},
                                   {"worst_generation", s.worst_generation},
                                   {"worst_generation_median", s.worst_generation_median}};
+  io::OrderedJson intervals = io::OrderedJson::array();
+  for (const StepInterval& i : r.intervals) intervals.push_back(interval_json(r, i));
   io::OrderedJson known = io::OrderedJson::object();
   for (const auto& [name, value] : values(r)) known[name] = value;
   io::OrderedJson limits = io::OrderedJson::array();
@@ -281,9 +337,10 @@ io::OrderedJson steps_json(const StepsReport& r) {
     passed = passed && !l.broken;
     limits.push_back(std::move(one));
   }
-  return {{"rows", r.rows},   {"predicted", r.predicted}, {"results", rows},
-          {"groups", groups}, {"in_sample", seen},        {"over_sources", sources},
-          {"values", known},  {"limits", limits},         {"passed", passed}};
+  return {{"rows", r.rows},         {"predicted", r.predicted}, {"results", rows},
+          {"groups", groups},       {"in_sample", seen},        {"over_sources", sources},
+          {"intervals", intervals}, {"values", known},          {"limits", limits},
+          {"passed", passed}};
 }
 
 }  // namespace ddpsim::cli

@@ -126,7 +126,7 @@ report::TuningHeading heading(const Loaded& l) {
       ddpsim::name_of(backend_of(plan, l.profile.kind)));
   h.profile =
       fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile, l.workload));
-  h.interval = report::interval_sentence(l.profile, l.workload);
+  h.interval = report::interval_sentence(l.question());
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.question += ", " + nccl;
   if (std::string note = jitter_of(l.scenario); !note.empty()) h.profile += "\n" + note;
   return h;
