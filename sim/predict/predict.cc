@@ -648,6 +648,8 @@ Prediction predict(const Question& q, const Options& given) {
   out.efficiency_low *= jitter;
   out.efficiency_high *= jitter;
   if (!options.program) find_memory(q, r, options, out);
+  out.frozen = q.workload.frozen_elements();
+  out.frozen_bytes = q.workload.frozen_bytes();
   out.measured_step = q.workload.measured_step;
   if (out.measured_step)
     if (std::string why = doubt(*out.measured_step); !why.empty())

@@ -54,7 +54,7 @@ class ParameterServerLowering {
         program_(empty_program(timed, plan)),
         memory_(w_) {
     // Weights are pulled into tensors of their own; states are the servers'.
-    of(program_.resident, Holds::Parameters) = w_.gradient_bytes().count;
+    of(program_.resident, Holds::Parameters) = w_.gradient_bytes().count + w_.frozen_bytes().count;
     for (const Tensor& b : w_.buffers)
       of(program_.resident, Holds::ModelBuffers) += b.bytes().count;
     program_.activations_known = memory_.known();
