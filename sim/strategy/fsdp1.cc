@@ -184,6 +184,7 @@ class FsdpLowering {
   Program run(Steps steps) {
     StepProgram first = step(StepKind::First);
     step(StepKind::Steady);
+    ddpsim::of(job_.program.resident, Holds::Gathered) += weights_.left_whole();
     job_.program.steady = step(StepKind::Steady);
     if (steps == Steps::All) job_.program.warmup.push_back(std::move(first));
     return std::move(job_.program);
@@ -312,8 +313,12 @@ class FsdpLowering {
       if (job_.hybrid()) wait(Job::kCompute, job_.all_reduce);
       if (job_.host) gradients_.wait_for_host();
     }
+    // _catch_all_reshard asks whether the flat parameter is the shard: after a forward that left it
+    // whole it is, unless original parameters are views of the whole one.
+    const bool views = job_.fsdp.use_orig_params && !job_.frees_after_forward();
     for (std::size_t u = 0; u < job_.units.size(); ++u)
-      if (!job_.trains(u)) weights_.catch_all(u, frees_in_backward());
+      if (!job_.trains(u) && (ran_before_backward_[u] || views))
+        weights_.catch_all(u, frees_in_backward());
     weights_.end_backward();
     ran_before_backward_.assign(ran_before_backward_.size(), false);
   }

@@ -139,6 +139,8 @@ class Weights {
   void catch_all(std::size_t u, bool frees) {
     if (state_[u].whole) reshard(u, frees);
   }
+  // Bytes of frozen units that were never resharded: they stay whole from step to step.
+  std::int64_t left_whole() const;
   // It is about to be used, and is not to be prefetched any more; it was used, and will be again.
   void used_in_forward(std::size_t u) { state_[u].needs_forward = false; }
   void used_in_backward(std::size_t u) { state_[u].needs_backward = false; }

@@ -122,6 +122,13 @@ void Weights::reshard(std::size_t u, bool frees) {
   if (frees || !job_.how.keeps_prefetched) s.prefetched = false;
 }
 
+std::int64_t Weights::left_whole() const {
+  std::int64_t bytes = 0;
+  for (std::size_t u = 0; u < state_.size(); ++u)
+    if (state_[u].whole && !job_.trains(u)) bytes += job_.padded(u) * job_.computed(u);
+  return bytes;
+}
+
 void Weights::prefetch(const std::vector<std::size_t>& order, std::size_t u, int direction,
                        bool State::*needs) {
   const auto at = std::find(order.begin(), order.end(), u);
