@@ -117,13 +117,14 @@ Problem check_wrapping(const FsdpPlan& plan, const Workload& w) {
   std::map<TensorIndex, int> seen;
   for (std::size_t l = 0; l < w.layers.size(); ++l) {
     const Layer& layer = w.layers[l];
-    if (layer.tensors.empty() && (layer.op.kind == "linear" || layer.op.kind == "embedding"))
+    const std::vector<TensorIndex> own = w.parameters_of(layer);
+    if (own.empty() && (layer.op.kind == "linear" || layer.op.kind == "embedding"))
       return {"/plan/ends_apart",
               "layer \"" + layer.name + "\" takes another one's weight" + kTied};
-    for (TensorIndex t : layer.tensors)
+    for (TensorIndex t : own)
       if (seen.try_emplace(t, part_of(l)).first->second != part_of(l))
         return {"/plan/ends_apart",
-                "parameter \"" + w.tensors[t].name + "\" is of other layers, too" + kTied};
+                "parameter \"" + w.parameter(t).name + "\" is of other layers, too" + kTied};
   }
   return {};
 }

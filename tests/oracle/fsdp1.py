@@ -819,8 +819,10 @@ class Rank:
             if q.cpu_offload:
                 self.await_gradients()
         for u in q.units.values():
-            # Asks whether its flat parameter is its shard: where backward did not come it is.
-            if self.is_frozen(u) and u.unsharded and u.ran_pre_backward:
+            # Asks whether its flat parameter is its shard: where backward did not come it is, unless
+            # original parameters are views of the whole one.
+            views = q.use_orig_params and not q.frees_after_forward
+            if self.is_frozen(u) and u.unsharded and (u.ran_pre_backward or views):
                 self.reshard(u, self.frees_in_backward())
         self.first = False
         self.post_order = []
