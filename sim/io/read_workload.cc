@@ -286,10 +286,10 @@ Workload read_workload(const Json& j, const std::string& file) {
   if (repeats(j)) return read_workload(unrolled(j, file), file);
   Reader r(j, file);
   r.schema("ddpsim.workload/1");
-  r.only({"schema",    "name",      "model",       "basis",         "batch",         "sequence",
-          "positions", "precision", "device",      "source",        "optimizer",     "tensors",
-          "frozen",    "buffers",   "arrival",     "times",         "layers",        "memory_format",
-          "attention", "casting",   "loop",        "cuda_graphs",   "checkpointing", "compile"});
+  r.only({"schema",    "name",      "model",   "basis",       "batch",         "sequence",
+          "positions", "precision", "device",  "source",      "optimizer",     "tensors",
+          "frozen",    "buffers",   "arrival", "times",       "layers",        "memory_format",
+          "attention", "casting",   "loop",    "cuda_graphs", "checkpointing", "compile"});
   Workload w;
   w.name = r.at("name").text();
   w.model = r.has("model") ? r.at("model").text() : w.name;

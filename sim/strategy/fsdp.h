@@ -61,9 +61,9 @@ struct UnitForward {
   std::vector<UnitEvent> events;
   std::vector<std::size_t> order;  // of units that have parameters, as they are entered
 };
-// By unit, whether backward goes through what it is given, and through what it returns: FSDP's hooks
-// are on these. Without frozen parameters: what is given to all but the first that computes, and
-// what all return.
+// By unit, whether backward goes through what it is given, and through what it returns: FSDP's
+// hooks are on these. Without frozen parameters: what is given to all but the first that computes,
+// and what all return.
 struct UnitsInBackward {
   std::vector<bool> given;
   std::vector<bool> returned;

@@ -37,8 +37,18 @@ namespace {
 
 constexpr Behaviour kOld{
     BackwardPrefetch::None, false, true, true, true, true, true, true, true, true, true, false};
-constexpr Behaviour kNew{
-    BackwardPrefetch::Pre, true, false, false, false, false, false, false, false, false, false, true};
+constexpr Behaviour kNew{BackwardPrefetch::Pre,
+                         true,
+                         false,
+                         false,
+                         false,
+                         false,
+                         false,
+                         false,
+                         false,
+                         false,
+                         false,
+                         true};
 
 const Behaviour& behaviour_of(const Plan& plan) {
   return plan.pytorch == PytorchVersion::V1_13 ? kOld : kNew;
@@ -87,8 +97,7 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
   for (std::size_t u = 0; u < units.size() && !host; ++u) {  // what is not updated
     const std::int64_t bytes = (shard(u) - updated(u)) * element_size(types_of[u].weights);
     ddpsim::of(program.resident, Holds::Parameters) += bytes;
-    if (trains(u) && !sets_to_none)
-      ddpsim::of(program.resident, Holds::Gradients) += bytes;
+    if (trains(u) && !sets_to_none) ddpsim::of(program.resident, Holds::Gradients) += bytes;
   }
   program.activations_known = memory.known();
 }
@@ -96,8 +105,8 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
 // In a mixed unit each parameter is a view of a flat one that requires a gradient, and so requires
 // one, too (_use_unsharded_views, as_params=False): gradients of the frozen ones are made, put into
 // the flat gradient and reduced, and the optimizer is shown the others' alone
-// (_use_sharded_grad_views). A product's gradient of its weight, and that of its input, are taken to
-// last as long as its forward.
+// (_use_sharded_grad_views). A product's gradient of its weight, and that of its input, are taken
+// to last as long as its forward.
 void Job::differentiate_mixed(const TimedWorkload& timed) {
   std::vector<bool> in_mixed(w.frozen.size());
   for (const Unit& u : units)
@@ -129,7 +138,7 @@ std::int64_t Job::updated_parameters() const {
   for (std::size_t u = 0; u < units.size(); ++u) {
     const std::int64_t own = std::ssize(units[u].tensors);
     // Of the original parameters those that a shard has a part of.
-    sum += !trains(u) ? 0
+    sum += !trains(u)             ? 0
            : fsdp.use_orig_params ? std::min(own, (own + groups.ranks - 1) / groups.ranks + 1)
                                   : 1;
   }

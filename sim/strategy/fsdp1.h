@@ -24,9 +24,9 @@ struct Behaviour {
   bool zeroes_shard;
   bool views_at_forward;
   bool checks_order;
-  bool drops_moved;  // what came from the host is its stream's again once a gathering is issued
-  bool reshards_frozen;  // a unit without gradients when what it was given has its; otherwise at the
-                         // end of backward (2.1, _register_post_backward_reshard_only_hook)
+  bool drops_moved;      // what came from the host is its stream's again once a gathering is issued
+  bool reshards_frozen;  // a unit without gradients when what it was given has its; otherwise at
+                         // the end of backward (2.1, _register_post_backward_reshard_only_hook)
 };
 
 // `timed` and `plan` are there as long as the job.
@@ -59,12 +59,12 @@ struct Job {
   Stream all_reduce = 0;       // hybrid
   Lane replicas = Lane::Comm;  // hybrid: of the all-reduces among groups
   UnitForward forward;
-  std::vector<UnitTypes> types_of;         // by unit
-  std::vector<bool> differentiated;        // by layer
+  std::vector<UnitTypes> types_of;   // by unit
+  std::vector<bool> differentiated;  // by layer
   UnitsInBackward in_backward;
-  std::vector<std::int64_t> made;          // by unit, elements that autograd makes gradients of
-  std::vector<std::int64_t> mixed_of;      // by layer, of these those of frozen parameters
-  std::int64_t elements = 0;  // of this rank's shards, that are updated
+  std::vector<std::int64_t> made;      // by unit, elements that autograd makes gradients of
+  std::vector<std::int64_t> mixed_of;  // by layer, of these those of frozen parameters
+  std::int64_t elements = 0;           // of this rank's shards, that are updated
 
   bool sharded() const { return sharding != Sharding::NoShard; }
   bool hybrid() const { return sharded() && groups.replicas > 1; }
@@ -78,13 +78,12 @@ struct Job {
   std::int64_t shard(std::size_t u) const {
     return sharded() ? (flat(u) + groups.ranks - 1) / groups.ranks : flat(u);
   }
-  std::int64_t padded(std::size_t u) const {
-    return sharded() ? shard(u) * groups.ranks : flat(u);
-  }
+  std::int64_t padded(std::size_t u) const { return sharded() ? shard(u) * groups.ranks : flat(u); }
   bool empty(std::size_t u) const { return units[u].empty(); }
   // Its flat parameter requires a gradient: any of its parameters does.
   bool trains(std::size_t u) const { return units[u].elements > 0; }
-  // Elements of its shard that the optimizer updates: of a mixed unit on the rank that has the most.
+  // Elements of its shard that the optimizer updates: of a mixed unit on the rank that has the
+  // most.
   std::int64_t updated(std::size_t u) const {
     return units[u].mixed() ? std::min(shard(u), units[u].elements) : trains(u) ? shard(u) : 0;
   }

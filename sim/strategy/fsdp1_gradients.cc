@@ -13,8 +13,7 @@ void Gradients::begin_step() {
   for (std::size_t u = 0; u < state_.size(); ++u) {
     State& s = state_[u];
     if (s.kept == State::Kept::None) continue;
-    const std::int64_t elements =
-        s.kept == State::Kept::Shard ? job_.shard(u) : job_.flat(u);
+    const std::int64_t elements = s.kept == State::Kept::Shard ? job_.shard(u) : job_.flat(u);
     if (job_.sets_to_none)
       s.kept = State::Kept::None, s.counted = false;
     else

@@ -84,8 +84,8 @@ void Weights::end_move(std::size_t u, bool gathered) {
 // Another stream than its own used it last.
 void Weights::end_cast(std::size_t u, Job::Stream used_on) {
   if (!std::exchange(state_[u].cast, false)) return;
-  now_.b->release(Holds::Buckets, job_.shard(u) * job_.computed(u),
-                  now_.streams.last(used_on), true);
+  now_.b->release(Holds::Buckets, job_.shard(u) * job_.computed(u), now_.streams.last(used_on),
+                  true);
 }
 
 void Weights::unshard(std::size_t u) {
@@ -98,7 +98,8 @@ void Weights::unshard(std::size_t u) {
   if (gathers) {
     const std::int64_t bytes = job_.padded(u) * job_.computed(u);
     now_.streams.collective(Job::kUnshard, now_.backward ? kGatherAgain : kGather,
-                            static_cast<std::uint32_t>(u), bytes, job_.types_of[u].compute, job_.group());
+                            static_cast<std::uint32_t>(u), bytes, job_.types_of[u].compute,
+                            job_.group());
     now_.b->allocate(Holds::Gathered, bytes);
     s.whole = true;
   }

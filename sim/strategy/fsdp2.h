@@ -38,10 +38,10 @@ struct Job {
   std::int64_t elements = 0;         // of this rank's shards, that are updated
   // Of all shards of a unit's parameters, in bytes, padded.
   struct Weights {
-    std::int64_t computed = 0;  // gathered, as they are computed with
-    std::int64_t kept = 0;      // as they are kept
-    std::int64_t cast = 0;      // of `computed`, what was cast, and
-    std::int64_t cast_from = 0;  // of `kept`, what from
+    std::int64_t computed = 0;    // gathered, as they are computed with
+    std::int64_t kept = 0;        // as they are kept
+    std::int64_t cast = 0;        // of `computed`, what was cast, and
+    std::int64_t cast_from = 0;   // of `kept`, what from
     DType type = DType::Float32;  // of what is gathered: bytes, where there are several
   };
   std::vector<Weights> weights;

@@ -137,8 +137,7 @@ void Weights::keep_part(std::size_t u) {
 
 void Weights::free(std::size_t u) {
   State& s = state_[u];
-  if (s.there == State::There::Whole)
-    now_.b->release(Holds::Gathered, job_.weights[u].computed);
+  if (s.there == State::There::Whole) now_.b->release(Holds::Gathered, job_.weights[u].computed);
   s.there = State::There::Sharded;
 }
 

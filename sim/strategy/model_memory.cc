@@ -28,8 +28,8 @@ std::int64_t weight_elements(const LayerOp& op) {
   return 0;
 }
 
-// Elements of a product's weight that autocast casts, and keeps the cast until backward: a weight in
-// halves is not cast, and of a layer without backward nobody keeps it.
+// Elements of a product's weight that autocast casts, and keeps the cast until backward: a weight
+// in halves is not cast, and of a layer without backward nobody keeps it.
 std::int64_t cast_elements(const Workload& w, const Layer& l, bool backward) {
   const std::int64_t all = weight_elements(l.op);
   for (TensorIndex t : l.frozen)

@@ -54,7 +54,7 @@ class Zero3Lowering {
   // The first step records; what it leaves to the next is settled after the second.
   Program run(Steps steps) {
     std::int64_t shards = 0;
-    std::int64_t whole = 0;  // bytes of parameters that stay
+    std::int64_t whole = 0;   // bytes of parameters that stay
     std::int64_t frozen = 0;  // of shards that are not updated
     for (TensorIndex t = 0; t < job_.w.parameters(); ++t) {
       (job_.w.is_frozen(t) ? frozen : shards) +=

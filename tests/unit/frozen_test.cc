@@ -94,9 +94,9 @@ Workload forgotten(Workload w) {
   return w;
 }
 
-constexpr System kWhole[] = {System::PytorchDdp,      System::Averaging, System::Horovod,
-                             System::ZeroRedundancy,  System::Apex,      System::LocalSgd,
-                             System::ParameterServer, System::Megatron};
+constexpr System kWhole[] = {System::PytorchDdp,     System::Averaging, System::Horovod,
+                             System::ZeroRedundancy, System::Apex,      System::LocalSgd,
+                             System::Megatron,       System::Mirrored};
 
 Workload trainable_in(System system, Workload w) {
   if (system == System::Megatron) w.precision = Precision::Fp32;
@@ -133,6 +133,27 @@ TEST(Frozen, Zero1And2HoldThemWhole) {
               sent(other.program(), Operation::AllReduce));
     EXPECT_EQ(sent(job.program(), Operation::AllGather),
               sent(other.program(), Operation::AllGather));
+  }
+}
+
+// TensorFlow's workers read all variables for each forward, and push gradients of the others.
+TEST(Frozen, ParameterServersSendThemAndGetNothingBack) {
+  for (bool after_push : {false, true}) {
+    Job job(frozen(of_attention, DType::BFloat16), System::ParameterServer);
+    job.s.plan.parameter_server.pull_after_push = after_push;
+    job.s.plan.parameter_server.servers = 2;
+    const Program p = job.program();
+    std::int64_t pulled = 0;
+    std::int64_t pushed = 0;
+    for (const Op& op : p.steady.ops) {
+      const std::string word = p.words[op.word];
+      if (word.starts_with("pull/")) pulled += op.bytes;
+      if (word.starts_with("push/")) pushed += op.bytes;
+    }
+    const std::int64_t trained = job.w.gradient_bytes().count;
+    EXPECT_EQ(pulled, trained + (after_push ? 0 : job.w.frozen_bytes().count));
+    EXPECT_EQ(pushed, trained);
+    EXPECT_EQ(of(p.resident, Holds::Parameters), trained + job.w.frozen_bytes().count);
   }
 }
 
