@@ -434,6 +434,7 @@ void find_memory(const Question& q, const Prepared& r, const Options& options, P
                                " at the peak, in " + m.phase + ", and the device has " +
                                to_string(Bytes{m.capacity}) + fit);
   }
+  if (!m.mixed_units.empty()) out.extrapolated.push_back(m.mixed_units);
   out.memory = std::move(m);
 }
 
@@ -648,8 +649,6 @@ Prediction predict(const Question& q, const Options& given) {
   out.efficiency_low *= jitter;
   out.efficiency_high *= jitter;
   if (!options.program) find_memory(q, r, options, out);
-  out.frozen = q.workload.frozen_elements();
-  out.frozen_bytes = q.workload.frozen_bytes();
   out.measured_step = q.workload.measured_step;
   if (out.measured_step)
     if (std::string why = doubt(*out.measured_step); !why.empty())

@@ -121,8 +121,6 @@ struct Prediction {
                                   // (Options::interval): as scaling_efficiency
   double efficiency_high = 1;
   Duration single_rank_step;
-  std::int64_t frozen = 0;  // parameters that require no gradient (Workload::frozen)
-  Bytes frozen_bytes;
   Duration slowed;   // computation's extra time beside collectives that hold SMs
   double clock = 1;  // share of the clock of its peaks that a power limit leaves the device
   std::optional<Paces> paces;            // workers go at their own pace: the step is their mean

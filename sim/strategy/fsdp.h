@@ -99,6 +99,9 @@ struct UnitTypes {
 UnitTypes unit_types(const Workload& w, const FsdpPlan& plan);
 // Of one unit: frozen parameters by themselves have their own type.
 UnitTypes unit_types(const Workload& w, const Unit& unit, const FsdpPlan& plan);
+// Where units mix frozen and trainable parameters (use_orig_params), what that costs; empty: none
+// do. A plan of another system passes.
+std::string mixed_units_sentence(const Workload& w, const Plan& plan);
 // What a gradient is divided by before it is reduced, so that halves neither overflow nor vanish:
 // about the root of the ranks; by the rest after. Source: _get_gradient_predivide_factor,
 // _get_gradient_divide_factors.

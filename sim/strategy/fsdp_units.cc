@@ -271,6 +271,17 @@ UnitTypes unit_types(const Workload& w, const FsdpPlan& plan) {
   return {weights, compute, plan.reduce_dtype.value_or(compute)};
 }
 
+std::string mixed_units_sentence(const Workload& w, const Plan& plan) {
+  if (plan.system != System::Fsdp || w.frozen.empty()) return {};
+  std::int64_t elements = 0;
+  for (const Unit& u : fsdp_units(w, plan)) elements += u.mixed() ? u.frozen_elements : 0;
+  if (elements == 0) return {};
+  return "units mix frozen and trainable parameters (use_orig_params), so gradients of " +
+         std::to_string(elements) +
+         " frozen elements are made and reduced, too; what that saves for backward is not counted "
+         "(--plan fsdp2 reduces the trainable ones alone)";
+}
+
 std::int64_t gradient_predivisor(std::int64_t ranks) {
   std::int64_t out = 1;
   while (ranks % out == 0 && ranks / out > out) out *= 2;
