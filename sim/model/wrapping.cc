@@ -170,6 +170,11 @@ Problem check_frozen_units(const Plan& plan, const Workload& w) {
   if (one && plan.fsdp.use_orig_params && plan.pytorch == PytorchVersion::V1_13)
     return {"/plan/use_orig_params", "PyTorch 2.0 is the first to have it (--set pytorch=2.7)"};
   if (w.frozen.empty()) return {};
+  for (const Tensor& t : w.frozen)
+    if (one && t.dtype >= DType::Int64)
+      return {"/plan/system", "frozen \"" + t.name + "\" is " + name_of(t.dtype) +
+                                  ", and FullyShardedDataParallel stops (\"Cannot flatten integer "
+                                  "dtype tensors\"): --plan fsdp2"};
   const bool uniform = one || plan.pytorch < PytorchVersion::V2_11;
   for (const auto& [name, held] : parameters_of_units(w, plan.fsdp)) {
     const std::string unit = name.empty() ? "the root" : "unit \"" + name + "\"";

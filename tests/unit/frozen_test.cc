@@ -244,6 +244,8 @@ TEST(Frozen, UnitsOfSeveralTypesAreRefusedAsPytorchDoes) {
   Job one(frozen(of_attention, DType::BFloat16), System::Fsdp);
   one.s.plan.fsdp.use_orig_params = true;
   EXPECT_TRUE(test::has(one.refusal(), "uniform dtype"));
+  Job whole(frozen(of_attention, DType::UInt8), System::Fsdp);
+  EXPECT_TRUE(test::has(whole.refusal(), "integer dtype"));
   Job two(frozen(of_attention, DType::BFloat16), System::Fsdp2);
   EXPECT_TRUE(test::has(two.refusal(), "pytorch=2.11"));
   two.s.plan.pytorch = PytorchVersion::V2_11;
