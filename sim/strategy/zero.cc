@@ -84,11 +84,10 @@ class TraceMaker {
         m.tensors = std::move(tensors);
         m.differentiable = any_ && !is_embedding(layer);
         trace_.forward.push_back({ZeroEvent::What::Compute, l, 1});
-        any_ = any_ || !layer.tensors.empty();
+        note(layer);
         if (!holds_layers_after(l)) leave();
       }
-      any_ = any_ || !layer.tensors.empty();
-      frozen_ = frozen_ || !layer.frozen.empty();
+      note(layer);
     }
     while (!open_.empty()) leave();
     return std::move(trace_);
@@ -125,6 +124,11 @@ class TraceMaker {
                        [&](const Layer& m) {
                          return m.name.starts_with(inside) && !w_.parameters_of(m).empty();
                        });
+  }
+
+  void note(const Layer& layer) {
+    any_ = any_ || !layer.tensors.empty();
+    frozen_ = frozen_ || !layer.frozen.empty();
   }
 
   void enter(const std::string& name) {
