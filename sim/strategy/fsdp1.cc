@@ -301,21 +301,24 @@ class FsdpLowering {
   void backward() {
     now_.backward = true;
     std::vector<std::size_t> ending;  // units whose forwards ended here, the innermost last
+    std::vector<std::size_t> given;   // frozen units that were given what was made here
     const std::vector<UnitEvent> trace = now_.trace;
     for (std::size_t k = trace.size(); k-- > 0;) {
       const UnitEvent& e = trace[k];
-      if (e.what == UnitEvent::What::Exit) {
-        ending.push_back(e.number);
+      if (e.what == UnitEvent::What::Exit || e.what == UnitEvent::What::Enter) {
+        (e.what == UnitEvent::What::Exit ? ending : given).push_back(e.number);
         continue;
       }
       for (std::size_t i = ending.size(); i-- > 0;) before_backward(ending[i]);
       ending.clear();
-      if (e.what == UnitEvent::What::Enter)
-        after_backward(e.number);
-      else if (e.what == UnitEvent::What::Compute)
-        compute_backward(job_.forward.parts[e.number]);
-      else if (job_.trains(e.number))
-        after_backward(e.number);
+      if (e.what == UnitEvent::What::Views) {
+        if (job_.trains(e.number)) after_backward(e.number);
+        continue;
+      }
+      // Hooks of the same tensors, which were registered later.
+      for (std::size_t i = given.size(); i-- > 0;) after_backward(given[i]);
+      given.clear();
+      compute_backward(job_.forward.parts[e.number]);
     }
     if (syncs()) {
       wait(Job::kCompute, Job::kPostBackward);

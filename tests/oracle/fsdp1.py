@@ -795,20 +795,25 @@ class Rank:
     def backward(self):
         q, d = self.q, self.device
         ending = []  # units whose forwards ended here, innermost last
+        given = []  # frozen units whose inputs are of here
         trace, self.trace = self.trace, None
         for what, name in reversed(trace):
             if what == "exit":
                 ending.append(q.units[name])
+                continue
+            if what == "given":
+                given.append(q.units[name])
                 continue
             for u in reversed(ending):  # hooks of one tensor, in order of registration
                 self.before_backward(u)
             ending = []
             if what == "views":
                 self.after_backward(q.units[name])
-            elif what == "given":
-                self.reshard(q.units[name], self.frees_in_backward())
-                self.prefetch(q.units[name], "BACKWARD_POST")
             else:
+                for u in reversed(given):  # of the same tensors, registered later
+                    self.reshard(u, self.frees_in_backward())
+                    self.prefetch(u, "BACKWARD_POST")
+                given = []
                 d.issue("compute", f"bwd/{name}", kernel="compute", module=name)
         if self.sync:
             d.wait("compute", "post_backward")
