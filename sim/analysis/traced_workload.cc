@@ -55,6 +55,7 @@ void join(const Trace& trace, const TracedStep& step, const Workload& m, Importe
   check_count(trace, step, m);
   Workload& w = out.workload;
   w.tensors = m.tensors;
+  w.frozen = m.frozen;
   w.buffers = m.buffers;
   w.model = m.model;
   bool shapes = std::all_of(step.gradients.begin(), step.gradients.end(),
@@ -163,15 +164,16 @@ void find_layers(const Trace& trace, const TracedStep& step, bool named, Importe
     return;
   }
   // Without a gradient nothing tells where it is used: beside what is named most alike.
-  for (TensorIndex t = 0; t < has.size(); ++t) {
-    if (has[t]) continue;
-    std::string owner = owner_of(w.tensors[t].name);
-    auto nearest =
-        std::max_element(out.layers.begin(), out.layers.end(), [&](const auto& a, const auto& b) {
-          return alike(a.time.name, owner) < alike(b.time.name, owner);
-        });
-    nearest->tensors.push_back(t);
-  }
+  auto nearest = [&](const Tensor& t) {
+    const std::string owner = owner_of(t.name);
+    return std::max_element(out.layers.begin(), out.layers.end(),
+                            [&](const auto& a, const auto& b) {
+                              return alike(a.time.name, owner) < alike(b.time.name, owner);
+                            });
+  };
+  for (TensorIndex t = 0; t < has.size(); ++t)
+    if (!has[t]) nearest(w.tensors[t])->tensors.push_back(t);
+  for (TensorIndex t = 0; t < w.frozen.size(); ++t) nearest(w.frozen[t])->frozen.push_back(t);
   for (ImportedWorkload::Layer& l : out.layers) std::sort(l.tensors.begin(), l.tensors.end());
 }
 
@@ -226,6 +228,10 @@ ImportedWorkload workload_of(const Trace& trace, const ImportSetting& setting,
     join(trace, step, *setting.model, out);
   else
     by_themselves(trace, step, w);
+  if (!setting.model)
+    out.notes.push_back(
+        "no trace has parameters that require no gradient: of a model with frozen ones name it "
+        "(--model)");
   w.batch = setting.batch > 0 ? setting.batch : setting.model ? setting.model->batch : 1;
   if (setting.batch == 0 && !setting.model)
     out.notes.push_back("samples per step are not known: --batch N says them (taken: 1)");

@@ -23,6 +23,7 @@ struct ImportedWorkload {
   struct Layer {
     TracedLayer time;
     std::vector<TensorIndex> tensors;
+    std::vector<TensorIndex> frozen;
   };
   std::vector<Layer> layers;      // of the workload; empty: only the whole is known
   std::vector<TracedStep> steps;  // those of the trace

@@ -124,15 +124,28 @@ LayerOp read_op(const Reader& r, Sequence& sequence) {
   return op;
 }
 
-std::vector<TensorIndex> read_indices(const Reader& r, std::size_t tensors) {
+std::vector<TensorIndex> read_indices(const Reader& r, std::size_t tensors,
+                                      const char* what = "tensor") {
   std::vector<TensorIndex> out;
   for (const Reader& i : r.items()) {
     std::int64_t index = i.integer();
     if (index < 0 || index >= static_cast<std::int64_t>(tensors))
-      i.fail("no tensor has index " + std::to_string(index) + "; there are " +
+      i.fail("no " + std::string(what) + " has index " + std::to_string(index) + "; there are " +
              std::to_string(tensors));
     out.push_back(static_cast<TensorIndex>(index));
   }
+  return out;
+}
+
+// What of Workload::frozen a layer reads; each of them once.
+std::vector<TensorIndex> read_frozen(const Reader& layer, const Workload& w) {
+  if (!layer.has("frozen")) return {};
+  Reader r = layer.at("frozen");
+  std::vector<TensorIndex> out = read_indices(r, w.frozen.size(), "frozen parameter");
+  std::vector<TensorIndex> sorted = out;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+    r.fail("names a frozen parameter twice");
   return out;
 }
 
@@ -196,11 +209,12 @@ void read_captured_layers(const Reader& r, Workload& w) {
   };
   std::vector<bool> seen(w.tensors.size());
   for (const Reader& l : r.items()) {
-    l.only({"name", "tensors", "forward_ps", "host_forward_ps"});
+    l.only({"name", "tensors", "frozen", "forward_ps", "host_forward_ps"});
     Layer layer;
     layer.name = l.at("name").text();
     layer.tensors = read_indices(l.at("tensors"), w.tensors.size());
     for (TensorIndex i : layer.tensors) seen[i] = true;
+    layer.frozen = read_frozen(l, w);
     LayerDurations d;
     d.forward = share(l.at("forward_ps"), left);
     if (t.host) d.host_forward = share(l.at("host_forward_ps"), host_left);
@@ -241,8 +255,9 @@ void read_casting(const Reader& r, Workload& w) {
   if (w.precision != Precision::Bf16 && w.precision != Precision::Fp16)
     r.fail("is of precision bf16 or fp16; this workload's is " + std::string(name_of(w.precision)));
   DType half = w.precision == Precision::Bf16 ? DType::BFloat16 : DType::Float16;
-  for (Tensor& t : w.tensors)
-    if (t.dtype == DType::Float32) t.dtype = half;
+  for (std::vector<Tensor>* parameters : {&w.tensors, &w.frozen})
+    for (Tensor& t : *parameters)
+      if (t.dtype == DType::Float32) t.dtype = half;
 }
 
 }  // namespace
@@ -271,10 +286,10 @@ Workload read_workload(const Json& j, const std::string& file) {
   if (repeats(j)) return read_workload(unrolled(j, file), file);
   Reader r(j, file);
   r.schema("ddpsim.workload/1");
-  r.only({"schema",    "name",      "model",       "basis",         "batch",         "sequence",
-          "positions", "precision", "device",      "source",        "optimizer",     "tensors",
-          "buffers",   "arrival",   "times",       "layers",        "memory_format", "attention",
-          "casting",   "loop",      "cuda_graphs", "checkpointing", "compile"});
+  r.only({"schema",    "name",      "model",   "basis",       "batch",         "sequence",
+          "positions", "precision", "device",  "source",      "optimizer",     "tensors",
+          "frozen",    "buffers",   "arrival", "times",       "layers",        "memory_format",
+          "attention", "casting",   "loop",    "cuda_graphs", "checkpointing", "compile"});
   Workload w;
   w.name = r.at("name").text();
   w.model = r.has("model") ? r.at("model").text() : w.name;
@@ -288,6 +303,8 @@ Workload read_workload(const Json& j, const std::string& file) {
   if (device.has("name")) w.device_name = device.at("name").text();
   w.optimizer = read_optimizer(r.at("optimizer"));
   for (const Reader& t : r.at("tensors").items()) w.tensors.push_back(read_tensor(t));
+  if (r.has("frozen"))
+    for (const Reader& t : r.at("frozen").items()) w.frozen.push_back(read_tensor(t));
   if (r.has("buffers"))
     for (const Reader& t : r.at("buffers").items()) w.buffers.push_back(read_tensor(t));
   if (r.has("cuda_graphs")) w.cuda_graphs = r.at("cuda_graphs").boolean();
@@ -323,14 +340,15 @@ Workload read_workload(const Json& j, const std::string& file) {
     if (r.has("positions")) w.positions = r.at("positions").small(1, 1'000'000);
     Sequence sequence(w.sequence);
     for (const Reader& l : r.at("layers").items()) {
-      l.only({"name", "class", "op", "tensors", "forward", "backward", "saves", "saves_fused",
-              "makes"});
+      l.only({"name", "class", "op", "tensors", "frozen", "forward", "backward", "saves",
+              "saves_fused", "makes"});
       Layer layer;
       layer.name = l.at("name").text();
       layer.kernel =
           static_cast<KernelClass>(l.at("class").choice({"conv", "gemm", "attention", "memory"}));
       if (l.has("op")) layer.op = read_op(l.at("op"), sequence);
       layer.tensors = read_indices(l.at("tensors"), w.tensors.size());
+      layer.frozen = read_frozen(l, w);
       layer.forward = read_cost(l.at("forward"), sequence);
       layer.backward = read_cost(l.at("backward"), sequence);
       if (l.has("saves")) {

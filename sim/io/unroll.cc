@@ -1,8 +1,9 @@
 // A workload whose blocks are alike says the rows of one: {"repeat": 95, "from": 1, "of": [rows]}
-// in `tensors` and `layers`. Here are all of them.
+// in `tensors`, `frozen` and `layers`. Here are all of them.
 #include "sim/io/unroll.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 namespace ddpsim::io {
@@ -87,7 +88,7 @@ Json arrival_of(const Json& layers) {
 
 bool repeats(const Json& document) {
   if (!document.is_object()) return false;
-  for (const char* key : {"tensors", "layers"})
+  for (const char* key : {"tensors", "frozen", "layers"})
     if (document.contains(key) && document[key].is_array() &&
         std::any_of(document[key].begin(), document[key].end(), is_repeated))
       return true;
@@ -97,17 +98,23 @@ bool repeats(const Json& document) {
 Json unrolled(const Json& document, const std::string& file) {
   const Reader r(document, file);
   Json out = document;
-  std::vector<Repeated> tensors;
-  out["tensors"] = unroll(
-      r.at("tensors"), [](Json&, const Reader&, std::size_t) {},
-      [&](const Repeated& block) { tensors.push_back(block); });
+  const std::array<const char*, 2> kinds{"tensors", "frozen"};  // of parameters
+  std::array<std::vector<Repeated>, 2> repeated;
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    if (i == 0 || r.has(kinds[i]))
+      out[kinds[i]] = unroll(
+          r.at(kinds[i]), [](Json&, const Reader&, std::size_t) {},
+          [&](const Repeated& block) { repeated[i].push_back(block); });
   out["layers"] = unroll(
       r.at("layers"),
       [&](Json& layer, const Reader& row, std::size_t k) {
-        Json indices = Json::array();
-        for (const Reader& index : row.at("tensors").items())
-          indices.push_back(moved(index, tensors, k));
-        layer["tensors"] = std::move(indices);
+        for (std::size_t i = 0; i < kinds.size(); ++i) {
+          if (i > 0 && !row.has(kinds[i])) continue;
+          Json indices = Json::array();
+          for (const Reader& index : row.at(kinds[i]).items())
+            indices.push_back(moved(index, repeated[i], k));
+          layer[kinds[i]] = std::move(indices);
+        }
       },
       [](const Repeated&) {});
   if (!r.has("arrival")) out["arrival"] = arrival_of(out["layers"]);

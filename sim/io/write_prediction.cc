@@ -69,6 +69,8 @@ OrderedJson write_summary(const predict::Prediction& p) {
           ? "all that is on the device"
           : "parameters, gradients, optimizer state, buffers and communication; not activations";
   if (p.memory) j["memory"] = write_memory(*p.memory);
+  if (p.memory && p.memory->frozen > 0)
+    j["frozen"] = {{"parameters", p.memory->frozen}, {"bytes", p.memory->frozen_bytes}};
   j["basis"] = p.measured ? "measured" : "datasheet";
   j["profile"] = p.run.profile;
   j["scaling_efficiency_low"] = efficiency(p.efficiency_low);

@@ -60,6 +60,7 @@ OrderedJson write_workload(const analysis::ImportedWorkload& imported, const ana
                     {"foreach", o.foreach},
                     {"fused", o.fused}};
   j["tensors"] = tensors_of(w.tensors);
+  if (!w.frozen.empty()) j["frozen"] = tensors_of(w.frozen);
   j["buffers"] = tensors_of(w.buffers);
   j["arrival"] = w.arrival;
   OrderedJson& t = j["times"];
@@ -74,9 +75,10 @@ OrderedJson write_workload(const analysis::ImportedWorkload& imported, const ana
     t["host_ready_ps"] = numbers(w.times.host->ready);
   }
   if (!imported.layers.empty()) t["layers"] = OrderedJson::array();
-  for (const auto& [time, tensors] : imported.layers) {
-    OrderedJson layer = {
-        {"name", time.name}, {"tensors", tensors}, {"forward_ps", time.forward.ps}};
+  for (const auto& [time, tensors, frozen] : imported.layers) {
+    OrderedJson layer = {{"name", time.name}, {"tensors", tensors}};
+    if (!frozen.empty()) layer["frozen"] = frozen;
+    layer["forward_ps"] = time.forward.ps;
     if (w.times.host) layer["host_forward_ps"] = time.host_forward.ps;
     t["layers"].push_back(std::move(layer));
   }

@@ -125,6 +125,12 @@ Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
     return {"/plan/zero_quantized_weights",
             "reads and writes float16 alone (DeepSpeed's quantize_kernel and dequantize): "
             "workload.precision=fp16 with workload.casting=master_weights"};
+  if (z.zero_quantized_weights)
+    for (const Tensor& t : w.frozen)
+      if (t.dtype != DType::Float16)
+        return {"/plan/zero_quantized_weights",
+                "reads and writes float16 alone, and frozen \"" + t.name + "\" is " +
+                    name_of(t.dtype)};
   if (z.zero_quantized_gradients && z.stage != 3)
     return {"/plan/zero_quantized_gradients",
             "is of stage 3: no other asks for it (--set stage=3)"};
@@ -313,8 +319,10 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
       return {"/plan/unused_parameters",
               "parameters without a gradient are modelled for pytorch_ddp and averaging only"};
   }
-  if (p.system == System::Fsdp || p.system == System::Fsdp2)
+  if (p.system == System::Fsdp || p.system == System::Fsdp2) {
     if (Problem problem = check_wrapping(p.fsdp, w)) return problem;
+    if (Problem problem = check_frozen_units(p, w)) return problem;
+  }
   if (p.system == System::Fsdp2) {
     const FsdpPlan& f = p.fsdp;
     if (p.pytorch < PytorchVersion::V2_7)

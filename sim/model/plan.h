@@ -89,6 +89,7 @@ struct FsdpPlan {
   bool no_sync = false;  // micro-steps but the last keep whole gradients
   std::int64_t shard_degree = 0;  // ranks that shard together; 0 = all, of FSDP1's hybrid
                                   // strategies those of a host
+  bool use_orig_params = false;   // of FSDP1: a unit may mix trainable and frozen parameters
   bool cpu_offload = false;       // CPUOffload(offload_params=True), CPUOffloadPolicy(): shards,
                                   // their gradients and the optimizer are the host's
   // fully_shard alone

@@ -94,7 +94,7 @@ std::vector<TensorIndex> tensors_of(const Program& p, const StepProgram& s, std:
     case Touches::Bucket:
       return s.buckets[op.subject].tensors;
     case Touches::Everything: {
-      std::vector<TensorIndex> all(p.tensor_names.size());
+      std::vector<TensorIndex> all(p.tensor_names.size() - p.frozen);
       std::iota(all.begin(), all.end(), 0u);
       return all;
     }

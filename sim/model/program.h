@@ -306,6 +306,8 @@ struct Program {
   std::vector<std::string>
       labels;  // a system's own subjects (Of::Label), those of StepProgram::buckets first
   std::vector<std::string> tensor_names;
+  std::size_t frozen =
+      0;  // of these, the last ones: they have no gradient, and nothing updates them
   std::vector<std::int64_t> tensor_bytes;
 };
 

@@ -40,8 +40,8 @@ struct Tied {
 class Wrapping {
  public:
   Wrapping(const Workload& w, const FsdpPlan& plan) : w_(w), plan_(plan) {
-    for (TensorIndex t = 0; t < w.tensors.size(); ++t) {
-      const std::string& name = w.tensors[t].name;
+    for (TensorIndex t = 0; t < w.parameters(); ++t) {
+      const std::string& name = w.parameter(t).name;
       Module& m = add(around(name), t);
       m.own = true;
       m.attention |= name.ends_with(".in_proj_weight") || name.ends_with(".in_proj_bias");
@@ -71,18 +71,19 @@ class Wrapping {
   // Which weight a layer takes, if it has none of its own: the one that has its shape.
   void find_tied(std::size_t l) {
     const Layer& layer = w_.layers[l];
-    for (TensorIndex t : layer.tensors) {
-      const std::string module = around(w_.tensors[t].name);
+    const std::vector<TensorIndex> own = w_.parameters_of(layer);
+    for (TensorIndex t : own) {
+      const std::string module = around(w_.parameter(t).name);
       if (is_inside(layer.name, module) || is_inside(module, layer.name)) continue;
       tied_.push_back({l, t});
       add(layer.name, t);
     }
     const bool weighty = layer.op.kind == "linear" || layer.op.kind == "embedding";
-    if (!layer.tensors.empty() || !weighty) return;
+    if (!own.empty() || !weighty) return;
     const std::vector<std::int64_t> shape{layer.op.outputs, layer.op.inputs};
     std::vector<TensorIndex> alike;
-    for (TensorIndex t = 0; t < w_.tensors.size(); ++t)
-      if (w_.tensors[t].shape == shape) alike.push_back(t);
+    for (TensorIndex t = 0; t < w_.parameters(); ++t)
+      if (w_.parameter(t).shape == shape) alike.push_back(t);
     if (alike.size() != 1)
       return refuse("auto_wrap_policy",
                     "size_based counts parameters, and layer \"" + layer.name +
@@ -123,7 +124,7 @@ class Wrapping {
 
   std::int64_t elements(const Module& m) const {
     std::int64_t sum = 0;
-    for (TensorIndex t : m.parameters) sum += w_.tensors[t].elements();
+    for (TensorIndex t : m.parameters) sum += w_.parameter(t).elements();
     return sum;
   }
   // The parameters that are in units.
@@ -138,6 +139,9 @@ class Wrapping {
     return all;
   }
 
+  bool has_parameters(std::size_t l) const {
+    return !w_.layers[l].tensors.empty() || !w_.layers[l].frozen.empty();
+  }
   std::string unit_around(std::string name) const {
     while (!name.empty() && !units_.count(name)) name = around(name);
     return name;
@@ -145,7 +149,7 @@ class Wrapping {
   void place_layers() {
     std::vector<std::size_t> weighty;
     for (std::size_t l = 0; l < w_.layers.size(); ++l)
-      if (!w_.layers[l].tensors.empty()) weighty.push_back(l);
+      if (has_parameters(l)) weighty.push_back(l);
     for (std::size_t l = 0; l < w_.layers.size(); ++l) {
       const auto next = std::lower_bound(weighty.begin(), weighty.end(), l);
       auto touches = [&](const std::string& module) {
@@ -153,23 +157,23 @@ class Wrapping {
                (next != weighty.begin() && is_inside(w_.layers[*(next - 1)].name, module));
       };
       std::string unit = unit_around(w_.layers[l].name);
-      while (w_.layers[l].tensors.empty() && !unit.empty() && !touches(unit))
+      while (!has_parameters(l) && !unit.empty() && !touches(unit))
         unit = unit_around(around(unit));
       of_layer_.push_back(unit);
     }
     for (const Tied& t : tied_) {
-      const std::string& weight = w_.tensors[t.weight].name;
+      const std::string& weight = w_.parameter(t.weight).name;
       if (unit_around(w_.layers[t.layer].name) != unit_around(weight))
         refuse("auto_wrap_policy",
                "size_based puts layer \"" + w_.layers[t.layer].name + "\" and its weight \"" +
                    weight + "\" into two units: PyTorch unties them, and trains another model");
     }
     for (std::size_t l = 0; l < w_.layers.size(); ++l)
-      for (TensorIndex t : w_.layers[l].tensors)
-        if (of_layer_[l] != unit_around(w_.tensors[t].name))
+      for (TensorIndex t : w_.parameters_of(w_.layers[l]))
+        if (of_layer_[l] != unit_around(w_.parameter(t).name))
           refuse("auto_wrap_policy", "size_based looks into modules, and layer \"" +
                                          w_.layers[l].name + "\" is known as a whole only: \"" +
-                                         w_.tensors[t].name + "\" is of another unit");
+                                         w_.parameter(t).name + "\" is of another unit");
   }
 
   const Workload& w_;

@@ -14,9 +14,10 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
 constexpr std::size_t kMostTensors = 65'536;
 constexpr Duration kMaxTime = kSecond * 86'400;  // of one forward, backward or optimizer: a day
 
-Problem check_tensors(const std::vector<Tensor>& tensors, const std::string& key) {
+// `seen`: names that are taken.
+Problem check_tensors(const std::vector<Tensor>& tensors, const std::string& key,
+                      std::unordered_set<std::string>& seen) {
   if (tensors.size() > kMostTensors) return {"/" + key, "more than 65,536 of them"};
-  std::unordered_set<std::string> seen;
   std::int64_t total = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
@@ -26,7 +27,7 @@ Problem check_tensors(const std::vector<Tensor>& tensors, const std::string& key
       return {path + "/name", "\"" + t.name + "\" appears twice; names are unique"};
     std::int64_t n = 1;
     for (std::int64_t d : t.shape) {
-      if (d < (key == "tensors" ? 1 : 0))
+      if (d < (key == "buffers" ? 0 : 1))
         return {path + "/shape", "dimension " + std::to_string(d) + " is not positive"};
       if (d > 0 && n > kMaxElements / d) return {path + "/shape", "more than 2^50 elements"};
       n *= d;
@@ -144,6 +145,36 @@ std::int64_t Workload::elements() const {
   return total;
 }
 
+Bytes Workload::frozen_bytes() const {
+  Bytes total;
+  for (const Tensor& t : frozen) total += t.bytes();
+  return total;
+}
+
+std::int64_t Workload::frozen_elements() const {
+  std::int64_t total = 0;
+  for (const Tensor& t : frozen) total += t.elements();
+  return total;
+}
+
+std::vector<TensorIndex> Workload::parameters_of(const Layer& layer) const {
+  std::vector<TensorIndex> out = layer.tensors;
+  for (TensorIndex t : layer.frozen) out.push_back(static_cast<TensorIndex>(tensors.size()) + t);
+  return out;
+}
+
+// A described layer says so by its cost; of a capture's layers, those from the first parameter on.
+std::vector<bool> differentiated(const Workload& w) {
+  std::vector<bool> out;
+  bool any = false;
+  for (const Layer& l : w.layers) {
+    any = any || !l.tensors.empty();
+    const bool costs = w.basis == Basis::Captured || l.backward.kernels > 0;
+    out.push_back(any && (costs || !l.tensors.empty()));
+  }
+  return out;
+}
+
 double optimizer_bytes_per_element(const Optimizer& o) {
   using Kind = Optimizer::Kind;
   if (o.kind == Kind::Sgd) {
@@ -251,8 +282,11 @@ Problem validate(const Workload& w) {
                              " tokens"};
   if (w.tensors.empty())
     return {"/tensors", "a workload needs at least one parameter that requires a gradient"};
-  if (auto p = check_tensors(w.tensors, "tensors")) return p;
-  if (auto p = check_tensors(w.buffers, "buffers")) return p;
+  std::unordered_set<std::string> names;
+  std::unordered_set<std::string> names_of_buffers;
+  if (auto p = check_tensors(w.tensors, "tensors", names)) return p;
+  if (auto p = check_tensors(w.frozen, "frozen", names)) return p;
+  if (auto p = check_tensors(w.buffers, "buffers", names_of_buffers)) return p;
   std::vector<bool> seen(w.tensors.size(), false);
   for (std::size_t i = 0; i < w.arrival.size(); ++i) {
     std::string path = "/arrival/" + std::to_string(i);
@@ -263,6 +297,11 @@ Problem validate(const Workload& w) {
     seen[w.arrival[i]] = true;
   }
   if (w.arrival.empty()) return {"/arrival", "no gradient ever arrives"};
+  for (std::size_t l = 0; l < w.layers.size(); ++l)
+    for (TensorIndex t : w.layers[l].frozen)
+      if (t >= w.frozen.size())
+        return {"/layers/" + std::to_string(l) + "/frozen",
+                "no frozen parameter has index " + std::to_string(t)};
   return w.basis == Basis::Captured ? check_times(w) : check_layers(w);
 }
 

@@ -84,6 +84,7 @@ struct Layer {
   LayerOp op;
   KernelClass kernel = KernelClass::Memory;
   std::vector<TensorIndex> tensors;  // in arrival order
+  std::vector<TensorIndex> frozen;   // of Workload::frozen, that it reads; others may, too
   LayerCost forward;
   LayerCost backward;
   std::optional<LayerMemory> memory;  // none: not said
@@ -178,7 +179,9 @@ struct Workload {
   DeviceKind device = DeviceKind::Gpu;
   std::string device_name;
   Optimizer optimizer;
-  std::vector<Tensor> tensors;  // registration order
+  std::vector<Tensor> tensors;  // parameters that require a gradient, in registration order
+  std::vector<Tensor> frozen;   // parameters that require none, in registration order: held, and
+                                // gathered where weights are, but never reduced nor updated
   std::vector<Tensor> buffers;  // registration order
   std::vector<TensorIndex> arrival;
   Loop loop;
@@ -193,8 +196,21 @@ struct Workload {
   Compile compile = Compile::None;  // described; compiled.h
   std::optional<MeasuredStep> measured_step;  // its factor is not in `times`
   Bytes gradient_bytes() const;
-  std::int64_t elements() const;  // of all parameters
+  std::int64_t elements() const;  // of `tensors`
+  Bytes frozen_bytes() const;
+  std::int64_t frozen_elements() const;
+  // All parameters under one index: `tensors`, then `frozen`.
+  std::size_t parameters() const { return tensors.size() + frozen.size(); }
+  const Tensor& parameter(TensorIndex t) const {
+    return t < tensors.size() ? tensors[t] : frozen[t - tensors.size()];
+  }
+  bool is_frozen(TensorIndex t) const { return t >= tensors.size(); }
+  // Those of a layer: its gradients', then the frozen ones.
+  std::vector<TensorIndex> parameters_of(const Layer& layer) const;
 };
+// Of each layer, whether backward goes through it: it makes the gradient of a parameter, or of what
+// the layer read. A frozen layer that no trainable one comes before has no backward.
+std::vector<bool> differentiated(const Workload& w);
 // The same by how this workload trains: halves (Pure), or a copy of four bytes beside them.
 double optimizer_bytes_per_element(const Workload& w);
 

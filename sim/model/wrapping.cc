@@ -25,7 +25,7 @@ std::vector<WrappedBlock> wrapped_blocks(const Workload& w) {
   std::vector<WrappedBlock> out;
   std::set<std::string> seen;
   for (const Layer& l : w.layers) {
-    if (l.tensors.empty()) continue;
+    if (l.tensors.empty() && l.frozen.empty()) continue;
     std::string block = block_of(l.name);
     if (!block.empty() && seen.insert(block).second) out.push_back(parsed(std::move(block)));
   }
@@ -117,13 +117,85 @@ Problem check_wrapping(const FsdpPlan& plan, const Workload& w) {
   std::map<TensorIndex, int> seen;
   for (std::size_t l = 0; l < w.layers.size(); ++l) {
     const Layer& layer = w.layers[l];
-    if (layer.tensors.empty() && (layer.op.kind == "linear" || layer.op.kind == "embedding"))
+    const std::vector<TensorIndex> own = w.parameters_of(layer);
+    if (own.empty() && (layer.op.kind == "linear" || layer.op.kind == "embedding"))
       return {"/plan/ends_apart",
               "layer \"" + layer.name + "\" takes another one's weight" + kTied};
-    for (TensorIndex t : layer.tensors)
+    for (TensorIndex t : own)
       if (seen.try_emplace(t, part_of(l)).first->second != part_of(l))
         return {"/plan/ends_apart",
-                "parameter \"" + w.tensors[t].name + "\" is of other layers, too" + kTied};
+                "parameter \"" + w.parameter(t).name + "\" is of other layers, too" + kTied};
+  }
+  return {};
+}
+
+namespace {
+
+// Of one unit.
+struct OfUnit {
+  TensorIndex trainable = 0;  // of Workload::parameter: the first that requires a gradient
+  TensorIndex frozen = 0;     // the first that does not
+  TensorIndex other = 0;      // the first whose type is not that of `first`
+  TensorIndex first = 0;
+  bool trains = false;
+  bool freezes = false;
+  bool several = false;
+};
+
+// By its name; "" = the root. A frozen parameter that no layer reads is of the root here.
+std::map<std::string, OfUnit> parameters_of_units(const Workload& w, const FsdpPlan& plan) {
+  std::map<std::string, OfUnit> out;
+  std::set<TensorIndex> seen;
+  const std::vector<std::string> units = wrapped_units(w, plan);
+  for (std::size_t l = 0; l < w.layers.size(); ++l)
+    for (TensorIndex t : w.parameters_of(w.layers[l])) {
+      if (!seen.insert(t).second) continue;
+      const auto [at, fresh] = out.try_emplace(units[l]);
+      OfUnit& h = at->second;
+      if (fresh) h.first = t;
+      if (!h.several && w.parameter(t).dtype != w.parameter(h.first).dtype)
+        h.several = true, h.other = t;
+      bool& has = w.is_frozen(t) ? h.freezes : h.trains;
+      if (!has) (w.is_frozen(t) ? h.frozen : h.trainable) = t;
+      has = true;
+    }
+  return out;
+}
+
+}  // namespace
+
+// FSDP1: FlatParamHandle._validate_tensors_to_flatten; FSDP2: FSDPParamGroup._init_mp_dtypes.
+Problem check_frozen_units(const Plan& plan, const Workload& w) {
+  const bool one = plan.system == System::Fsdp;
+  if (one && plan.fsdp.use_orig_params && plan.pytorch == PytorchVersion::V1_13)
+    return {"/plan/use_orig_params", "PyTorch 2.0 is the first to have it (--set pytorch=2.7)"};
+  if (w.frozen.empty()) return {};
+  for (const Tensor& t : w.frozen)
+    if (one && t.dtype >= DType::Int64)
+      return {"/plan/system", "frozen \"" + t.name + "\" is " + name_of(t.dtype) +
+                                  ", and FullyShardedDataParallel stops (\"Cannot flatten integer "
+                                  "dtype tensors\"): --plan fsdp2"};
+  const bool uniform = one || plan.pytorch < PytorchVersion::V2_11;
+  for (const auto& [name, held] : parameters_of_units(w, plan.fsdp)) {
+    const std::string unit = name.empty() ? "the root" : "unit \"" + name + "\"";
+    auto quoted = [&](TensorIndex t) { return "\"" + w.parameter(t).name + "\""; };
+    auto typed = [&](TensorIndex t) {
+      return std::string(name_of(w.parameter(t).dtype)) + " " + quoted(t);
+    };
+    if (one && held.trains && held.freezes && !plan.fsdp.use_orig_params)
+      return {"/plan/use_orig_params",
+              unit + " holds frozen parameters (" + quoted(held.frozen) +
+                  ") beside trainable ones (" + quoted(held.trainable) +
+                  "), and FullyShardedDataParallel stops (\"Must flatten tensors with uniform "
+                  "`requires_grad`\"): --set use_orig_params=true, which makes and reduces "
+                  "gradients of both, or --plan fsdp2, which reduces the trainable ones alone"};
+    if (uniform && held.several)
+      return {"/plan/system", unit + " holds " + typed(held.first) + " and " + typed(held.other) +
+                                  ", and " +
+                                  (one ? "FullyShardedDataParallel stops (\"Must flatten tensors "
+                                         "with uniform dtype\"): --plan fsdp2 --set pytorch=2.11"
+                                       : "PyTorch 2.7 asserts one dtype in a unit: --set "
+                                         "pytorch=2.11, whose frozen parameters may have another")};
   }
   return {};
 }

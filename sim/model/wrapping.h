@@ -40,4 +40,7 @@ ModelEnds ends_of(const Workload& w);
 // unit, ends that share a weight with others.
 Problem check_wrapping(const FsdpPlan& plan, const Workload& w);
 
+// FSDP, of a model with frozen parameters: units that PyTorch refuses, or asserts against.
+Problem check_frozen_units(const Plan& plan, const Workload& w);
+
 }  // namespace ddpsim

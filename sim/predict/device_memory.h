@@ -20,6 +20,9 @@ struct Memory {
   std::string during;          // the operation that is being issued: "bwd/h.11"
   std::string phase;           // "backward"
   bool activations = false;    // they are in it
+  std::int64_t frozen = 0;     // parameters that require no gradient, and their bytes, of the model
+  std::int64_t frozen_bytes = 0;
+  std::string mixed_units;  // what they cost beside trainable ones (strategy::mixed_units_sentence)
   // Outside the allocator.
   std::int64_t communicators = 0;  // NCCL's buffers
   std::int64_t context = 0;        // CUDA's, and what the libraries keep

@@ -324,8 +324,9 @@ class Walk {
     return idle(width) / idle(kBenchChannels);
   }
   double channels(const Layer& l) const {  // 0: they do not matter
-    if (w_.channels_last || l.op.kind != "batch_norm" || l.tensors.empty()) return 0;
-    return static_cast<double>(w_.tensors[l.tensors[0]].elements());
+    if (w_.channels_last || l.op.kind != "batch_norm") return 0;
+    const std::vector<TensorIndex> own = w_.parameters_of(l);
+    return own.empty() ? 0 : static_cast<double>(w_.parameter(own.front()).elements());
   }
 
   void memory(const Layer& l, Sum& forward, Sum& backward) {

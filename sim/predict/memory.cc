@@ -6,6 +6,7 @@
 #include "sim/model/blocks.h"
 #include "sim/predict/lowered.h"
 #include "sim/predict/roofline.h"
+#include "sim/strategy/fsdp.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -87,6 +88,9 @@ Memory memory_of(const Question& q, const Program& program, const collective::Co
                      [&](std::size_t a, std::size_t b) { return when[a] < when[b]; });
   }
   Memory out;
+  out.frozen = q.workload.frozen_elements();
+  out.frozen_bytes = q.workload.frozen_bytes().count;
+  out.mixed_units = strategy::mixed_units_sentence(q.workload, q.scenario.plan);
   Held held = program.resident;
   if (gpu) of(held, Holds::Temporaries) += workspaces(q.profile);
   std::int64_t now = std::accumulate(held.begin(), held.end(), std::int64_t{0});

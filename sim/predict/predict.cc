@@ -434,6 +434,7 @@ void find_memory(const Question& q, const Prepared& r, const Options& options, P
                                " at the peak, in " + m.phase + ", and the device has " +
                                to_string(Bytes{m.capacity}) + fit);
   }
+  if (!m.mixed_units.empty()) out.extrapolated.push_back(m.mixed_units);
   out.memory = std::move(m);
 }
 

@@ -264,8 +264,9 @@ const Workload& computed(const Workload& w, std::optional<DType> weights,
   own = w;
   own->precision = weights == DType::BFloat16 ? Precision::Bf16 : Precision::Fp16;
   own->casting = Casting::Pure;
-  for (Tensor& t : own->tensors)
-    if (t.dtype == DType::Float32) t.dtype = *weights;
+  for (std::vector<Tensor>* parameters : {&own->tensors, &own->frozen})
+    for (Tensor& t : *parameters)
+      if (t.dtype == DType::Float32) t.dtype = *weights;
   return *own;
 }
 

@@ -20,7 +20,7 @@ class Reading {
       : step_(step), block_of_(units.size(), kNone) {
     std::size_t next = 0;
     for (std::size_t u = 1; u < units.size(); ++u)
-      if (units[u].elements > 0 && next < blocks) block_of_[u] = next++;
+      if (!units[u].empty() && next < blocks) block_of_[u] = next++;
     out_.gathered.resize(blocks);
     clear();
   }

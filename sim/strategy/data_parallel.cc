@@ -68,6 +68,13 @@ constexpr OpWord kDataParallelWords[] = {
 constexpr std::int64_t kCoalesced = 10 * kMiB;
 constexpr std::int64_t kTensorsOfFlatCopy = 128;  // of a launch of torch.cat
 
+// As they are replicated; frozen ones are taken to be registered after the others.
+std::vector<Tensor> all_parameters(const Workload& w) {
+  std::vector<Tensor> all = w.tensors;
+  all.insert(all.end(), w.frozen.begin(), w.frozen.end());
+  return all;
+}
+
 class DataParallelLowering {
  public:
   DataParallelLowering(const TimedWorkload& timed, const Plan& plan)
@@ -76,7 +83,7 @@ class DataParallelLowering {
         plan_(plan),
         replicas_(timed.ranks),
         timeline_(backward_timeline(timed, unused_tensors(w_, plan))),
-        weights_(coalesced_groups(w_.tensors)),
+        weights_(coalesced_groups(all_parameters(w_))),
         buffers_(coalesced_groups(w_.buffers)),
         loss_(times_.layers.size() == w_.layers.size() ? first_loss_layer(w_) : w_.layers.size()),
         output_(loss_ < w_.layers.size() ? static_cast<std::int64_t>(output_bytes(w_) * w_.batch)
@@ -84,6 +91,7 @@ class DataParallelLowering {
         program_(empty_program(timed, plan)),
         memory_(w_) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+    name_frozen(program_, w_);
     program_.resident = resident(w_, !set_to_none_);
     program_.activations_known = memory_.known();
     for (std::size_t l = loss_; l < w_.layers.size(); ++l) {
@@ -151,7 +159,7 @@ class DataParallelLowering {
   std::uint32_t add_bucket(const std::vector<TensorIndex>& tensors) {
     Bucket bucket;
     bucket.tensors = tensors;
-    bucket.dtype = w_.tensors[tensors.front()].dtype;
+    bucket.dtype = w_.parameter(tensors.front()).dtype;
     for (TensorIndex t : tensors) bucket.bytes.count += bytes_of(t);
     bucket.wire_bytes = bucket.bytes;
     b_->step.buckets.push_back(std::move(bucket));
@@ -243,7 +251,8 @@ class DataParallelLowering {
   }
 
   // All parameters come out of one node of autograd, which waits for every gradient of every
-  // replica; of a parameter without one it sums zeros.
+  // replica; of a parameter without one, a frozen one too, it sums zeros (Broadcast.backward; their
+  // sum is nobody's gradient).
   void reduce(int micro) {
     const bool accumulates = micro > 0 || exists_;
     std::int64_t own = 0;  // the master's replica's, which go when all are summed
@@ -260,6 +269,9 @@ class DataParallelLowering {
       summed += bytes;
     }
     b_->release(Holds::Gradients, own);
+    const std::int64_t nobodys = w_.frozen_bytes().count;
+    b_->release(Holds::Gradients, nobodys);
+    summed -= nobodys;
     if (!accumulates) return;
     for (TensorIndex t = 0; t < w_.tensors.size(); ++t) accumulate(t);
     b_->release(Holds::Gradients, summed);

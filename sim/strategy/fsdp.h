@@ -16,8 +16,14 @@ struct Unit {
   std::string name;                  // of the module; "root"
   std::vector<std::size_t> layers;   // of Workload::layers
   std::vector<TensorIndex> tensors;  // in order of registration
-  std::int64_t elements = 0;
-  std::size_t inside = 0;  // the innermost unit around it; 0 = the root
+  std::int64_t elements = 0;         // of these
+  std::size_t inside = 0;            // the innermost unit around it; 0 = the root
+  std::vector<TensorIndex> frozen;   // of Workload::frozen, in order of registration
+  std::int64_t frozen_elements = 0;
+  bool empty() const { return elements + frozen_elements == 0; }
+  bool mixed() const { return elements > 0 && frozen_elements > 0; }
+  // Of Workload::parameter: those that require a gradient, then the others.
+  std::vector<TensorIndex> parameters(const Workload& w) const;
 };
 // The root first, a unit before those inside it, then in order of forward. REQUIRES: the workload
 // has layers.
@@ -55,6 +61,18 @@ struct UnitForward {
   std::vector<UnitEvent> events;
   std::vector<std::size_t> order;  // of units that have parameters, as they are entered
 };
+// By unit, whether backward goes through what it is given, and through what it returns: FSDP's
+// hooks are on these. Without frozen parameters: what is given to all but the first that computes,
+// and what all return.
+struct UnitsInBackward {
+  std::vector<bool> given;
+  std::vector<bool> returned;
+};
+// Whether backward goes through any of its layers; without frozen parameters, through all.
+bool in_backward(const Workload& w, const Part& part, const std::vector<bool>& differentiated);
+// `differentiated`: by layer (model/workload.h).
+UnitsInBackward units_in_backward(const std::vector<Unit>& units, const UnitForward& forward,
+                                  const std::vector<bool>& differentiated);
 // Gives the Program a label for each unit, and for each further place where a unit computes.
 UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& units,
                          Program& program);
@@ -79,6 +97,11 @@ struct UnitTypes {
   DType reduce = DType::Float32;
 };
 UnitTypes unit_types(const Workload& w, const FsdpPlan& plan);
+// Of one unit: frozen parameters by themselves have their own type.
+UnitTypes unit_types(const Workload& w, const Unit& unit, const FsdpPlan& plan);
+// Where units mix frozen and trainable parameters (use_orig_params), what that costs; empty: none
+// do. A plan of another system passes.
+std::string mixed_units_sentence(const Workload& w, const Plan& plan);
 // What a gradient is divided by before it is reduced, so that halves neither overflow nor vanish:
 // about the root of the ranks; by the rest after. Source: _get_gradient_predivide_factor,
 // _get_gradient_divide_factors.

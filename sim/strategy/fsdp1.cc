@@ -36,9 +36,19 @@ namespace fsdp1 {
 namespace {
 
 constexpr Behaviour kOld{
-    BackwardPrefetch::None, false, true, true, true, true, true, true, true, true, true};
-constexpr Behaviour kNew{
-    BackwardPrefetch::Pre, true, false, false, false, false, false, false, false, false, false};
+    BackwardPrefetch::None, false, true, true, true, true, true, true, true, true, true, false};
+constexpr Behaviour kNew{BackwardPrefetch::Pre,
+                         true,
+                         false,
+                         false,
+                         false,
+                         false,
+                         false,
+                         false,
+                         false,
+                         false,
+                         false,
+                         true};
 
 const Behaviour& behaviour_of(const Plan& plan) {
   return plan.pytorch == PytorchVersion::V1_13 ? kOld : kNew;
@@ -72,10 +82,67 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
     all_reduce = add_stream(program, "all_reduce");
     replicas = DeviceStreams::lane_of(add_stream(program, "comm_replicas"));
   }
+  name_frozen(program, w);
   forward = unit_forward(timed, units, program);
-  for (std::size_t u = 0; u < units.size(); ++u) elements += shard(u);
+  differentiated = ddpsim::differentiated(w);
+  mixed_of.assign(w.layers.size(), 0);
+  for (const Unit& u : units) {
+    types_of.push_back(unit_types(w, u, fsdp));
+    made.push_back(u.elements);
+  }
+  differentiate_mixed(timed);
+  in_backward = units_in_backward(units, forward, differentiated);
+  for (std::size_t u = 0; u < units.size(); ++u) elements += updated(u);
   program.resident = resident_shards(w, host ? 0 : elements, types.weights, !host && !sets_to_none);
+  for (std::size_t u = 0; u < units.size() && !host; ++u) {  // what is not updated
+    const std::int64_t bytes = (shard(u) - updated(u)) * element_size(types_of[u].weights);
+    ddpsim::of(program.resident, Holds::Parameters) += bytes;
+    if (trains(u) && !sets_to_none) ddpsim::of(program.resident, Holds::Gradients) += bytes;
+  }
   program.activations_known = memory.known();
+}
+
+// In a mixed unit each parameter is a view of a flat one that requires a gradient, and so requires
+// one, too (_use_unsharded_views, as_params=False): gradients of the frozen ones are made, put into
+// the flat gradient and reduced, and the optimizer is shown the others' alone
+// (_use_sharded_grad_views). A product's gradient of its weight, and that of its input, are taken
+// to last as long as its forward.
+void Job::differentiate_mixed(const TimedWorkload& timed) {
+  std::vector<bool> in_mixed(w.frozen.size());
+  for (const Unit& u : units)
+    for (TensorIndex t : u.frozen) in_mixed[t] = u.mixed();
+  std::vector<bool> seen(w.frozen.size());
+  bool any = false;
+  for (Part& part : forward.parts)
+    for (std::size_t l = part.from; l < part.to; ++l) {
+      const LayerDurations& d = timed.times.layers[l];
+      const std::size_t u = part.unit;
+      bool weight = false;
+      for (TensorIndex t : w.layers[l].frozen) {
+        if (!in_mixed[t]) continue;
+        weight = true;
+        if (seen[t]) continue;
+        seen[t] = true;
+        mixed_of[l] += w.frozen[t].elements();
+        made[u] += w.frozen[t].elements();
+      }
+      if (any && !differentiated[l]) part.backward.add(d.forward, d.host_forward);
+      if (weight) part.backward.add(d.forward, d.host_forward);
+      differentiated[l] = differentiated[l] || any || weight;
+      any = any || weight;
+    }
+}
+
+std::int64_t Job::updated_parameters() const {
+  std::int64_t sum = 0;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const std::int64_t own = std::ssize(units[u].tensors);
+    // Of the original parameters those that a shard has a part of.
+    sum += !trains(u)             ? 0
+           : fsdp.use_orig_params ? std::min(own, (own + groups.ranks - 1) / groups.ranks + 1)
+                                  : 1;
+  }
+  return sum;
 }
 
 }  // namespace fsdp1
@@ -126,6 +193,7 @@ class FsdpLowering {
   Program run(Steps steps) {
     StepProgram first = step(StepKind::First);
     step(StepKind::Steady);
+    ddpsim::of(job_.program.resident, Holds::Gathered) += weights_.left_whole();
     job_.program.steady = step(StepKind::Steady);
     if (steps == Steps::All) job_.program.warmup.push_back(std::move(first));
     return std::move(job_.program);
@@ -163,7 +231,7 @@ class FsdpLowering {
     if (job_.empty(u)) return;
     ended_.push_back(u);
     weights_.reshard(u, u != Job::kRoot && job_.frees_after_forward());
-    weights_.needed_in_backward(u);
+    if (job_.in_backward.returned[u]) weights_.needed_in_backward(u);
     ran_before_backward_[u] = false;
   }
 
@@ -175,7 +243,11 @@ class FsdpLowering {
     now_.trace.clear();
     ended_.clear();
     for (const UnitEvent& e : job_.forward.events) {
-      if (e.what != UnitEvent::What::Enter) now_.trace.push_back(e);
+      // Of a unit without gradients, hooks are on what it was given.
+      const bool hooked = e.what != UnitEvent::What::Enter ||
+                          (job_.how.reshards_frozen && !job_.empty(e.number) &&
+                           !job_.trains(e.number) && job_.in_backward.given[e.number]);
+      if (hooked) now_.trace.push_back(e);
       if (e.what == UnitEvent::What::Enter)
         before_forward(e.number);
       else if (e.what == UnitEvent::What::Exit)
@@ -190,53 +262,75 @@ class FsdpLowering {
     const bool back = &word == &kUnitBackward;
     now_.b->activations(back ? job_.memory.backward(part.from, part.to)
                              : job_.memory.forward(part.from, part.to));
-    if (back)
-      now_.b->allocate(Holds::Gradients,
-                       part_elements(job_.w, job_.memory, part) * element_size(job_.types.compute));
+    if (!back) return;
+    std::int64_t made = part_elements(job_.w, job_.memory, part);
+    for (std::size_t l = part.from; l < part.to; ++l) made += job_.mixed_of[l];
+    now_.b->allocate(Holds::Gradients, made * element_size(job_.types.compute));
   }
 
   // ---- backward
 
   void before_backward(std::size_t u) {
-    if (ran_before_backward_[u] || job_.empty(u)) return;
+    if (ran_before_backward_[u] || job_.empty(u) || !job_.in_backward.returned[u]) return;
     weights_.bring(u);
     wait(Job::kCompute, Job::kUnshard);
     weights_.used_in_backward(u);
     if (job_.backward_prefetch == BackwardPrefetch::Pre) weights_.prefetch_backward(ended_, u);
-    gradients_.keep_shard(u);
+    if (job_.trains(u)) gradients_.keep_shard(u);
     ran_before_backward_[u] = true;
   }
 
   void after_backward(std::size_t u) {
     if (job_.empty(u)) return;
-    gradients_.flatten(u);
-    weights_.reshard(u, job_.sharded() && (syncs() || job_.frees_after_forward()));
+    if (job_.trains(u)) gradients_.flatten(u);
+    weights_.reshard(u, frees_in_backward());
     if (job_.backward_prefetch == BackwardPrefetch::Post) weights_.prefetch_backward(ended_, u);
-    if (syncs()) gradients_.reduce(u);
+    if (job_.trains(u) && syncs()) gradients_.reduce(u);
+  }
+  bool frees_in_backward() const {
+    return job_.sharded() && (syncs() || job_.frees_after_forward());
+  }
+
+  void compute_backward(const Part& part) {
+    if (in_backward(job_.w, part, job_.differentiated))
+      compute(kUnitBackward, part, part.backward);
+    else
+      now_.b->activations(job_.memory.backward(part.from, part.to));
   }
 
   void backward() {
     now_.backward = true;
     std::vector<std::size_t> ending;  // units whose forwards ended here, the innermost last
+    std::vector<std::size_t> given;   // frozen units that were given what was made here
     const std::vector<UnitEvent> trace = now_.trace;
     for (std::size_t k = trace.size(); k-- > 0;) {
       const UnitEvent& e = trace[k];
-      if (e.what == UnitEvent::What::Exit) {
-        ending.push_back(e.number);
+      if (e.what == UnitEvent::What::Exit || e.what == UnitEvent::What::Enter) {
+        (e.what == UnitEvent::What::Exit ? ending : given).push_back(e.number);
         continue;
       }
       for (std::size_t i = ending.size(); i-- > 0;) before_backward(ending[i]);
       ending.clear();
-      if (e.what == UnitEvent::What::Views)
-        after_backward(e.number);
-      else
-        compute(kUnitBackward, job_.forward.parts[e.number], job_.forward.parts[e.number].backward);
+      if (e.what == UnitEvent::What::Views) {
+        if (job_.trains(e.number)) after_backward(e.number);
+        continue;
+      }
+      // Hooks of the same tensors, which were registered later.
+      for (std::size_t i = given.size(); i-- > 0;) after_backward(given[i]);
+      given.clear();
+      compute_backward(job_.forward.parts[e.number]);
     }
     if (syncs()) {
       wait(Job::kCompute, Job::kPostBackward);
       if (job_.hybrid()) wait(Job::kCompute, job_.all_reduce);
       if (job_.host) gradients_.wait_for_host();
     }
+    // _catch_all_reshard asks whether the flat parameter is the shard: after a forward that left it
+    // whole it is, unless original parameters are views of the whole one.
+    const bool views = job_.fsdp.use_orig_params && !job_.frees_after_forward();
+    for (std::size_t u = 0; u < job_.units.size(); ++u)
+      if (!job_.trains(u) && (ran_before_backward_[u] || views))
+        weights_.catch_all(u, frees_in_backward());
     weights_.end_backward();
     ran_before_backward_.assign(ran_before_backward_.size(), false);
   }
@@ -247,12 +341,11 @@ class FsdpLowering {
     StepBuilder b(job_.program, kind, job_.w, job_.memory);
     now_.b = &b;
     now_.kind = kind;
-    const std::int64_t size = element_size(job_.types.weights);
     for (std::size_t u = 0; u < job_.units.size(); ++u)
-      b.step.buckets.push_back({job_.units[u].tensors,
-                                {job_.units[u].elements * size},
-                                {job_.padded(u) * element_size(job_.types.reduce)},
-                                job_.types.weights});
+      b.step.buckets.push_back({job_.units[u].parameters(job_.w),
+                                {job_.flat(u) * element_size(job_.types_of[u].weights)},
+                                {job_.padded(u) * element_size(job_.types_of[u].reduce)},
+                                job_.types_of[u].weights});
     now_.streams.begin(b);
     weights_.begin_step();
     gradients_.begin_step();
@@ -266,8 +359,7 @@ class FsdpLowering {
       backward();
     }
     b.set_micro(-1);
-    std::int64_t parameters = 0;
-    for (std::size_t u = 0; u < job_.units.size(); ++u) parameters += job_.empty(u) ? 0 : 1;
+    const std::int64_t parameters = job_.updated_parameters();
     if (job_.host)
       update_on_host(b, job_.w, job_.elements, parameters, *job_.host);
     else

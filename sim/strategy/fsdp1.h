@@ -2,6 +2,7 @@
 // their gradients. Sources: fsdp1.cc.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <vector>
@@ -23,7 +24,9 @@ struct Behaviour {
   bool zeroes_shard;
   bool views_at_forward;
   bool checks_order;
-  bool drops_moved;  // what came from the host is its stream's again once a gathering is issued
+  bool drops_moved;      // what came from the host is its stream's again once a gathering is issued
+  bool reshards_frozen;  // a unit without gradients when what it was given has its; otherwise at
+                         // the end of backward (2.1, _register_post_backward_reshard_only_hook)
 };
 
 // `timed` and `plan` are there as long as the job.
@@ -56,7 +59,12 @@ struct Job {
   Stream all_reduce = 0;       // hybrid
   Lane replicas = Lane::Comm;  // hybrid: of the all-reduces among groups
   UnitForward forward;
-  std::int64_t elements = 0;  // of this rank's shards
+  std::vector<UnitTypes> types_of;   // by unit
+  std::vector<bool> differentiated;  // by layer
+  UnitsInBackward in_backward;
+  std::vector<std::int64_t> made;      // by unit, elements that autograd makes gradients of
+  std::vector<std::int64_t> mixed_of;  // by layer, of these those of frozen parameters
+  std::int64_t elements = 0;           // of this rank's shards, that are updated
 
   bool sharded() const { return sharding != Sharding::NoShard; }
   bool hybrid() const { return sharded() && groups.replicas > 1; }
@@ -64,17 +72,30 @@ struct Job {
     return sharding == Sharding::FullShard || sharding == Sharding::HybridShard;
   }
   std::uint8_t group() const { return hybrid() ? kShardGroup : 0; }
-  // Elements of a unit: of this rank's shard; of all shards.
+  // Elements of a unit, frozen ones and all: of its flat parameter; of this rank's shard; of all
+  // shards.
+  std::int64_t flat(std::size_t u) const { return units[u].elements + units[u].frozen_elements; }
   std::int64_t shard(std::size_t u) const {
-    return sharded() ? (units[u].elements + groups.ranks - 1) / groups.ranks : units[u].elements;
+    return sharded() ? (flat(u) + groups.ranks - 1) / groups.ranks : flat(u);
   }
-  std::int64_t padded(std::size_t u) const {
-    return sharded() ? shard(u) * groups.ranks : units[u].elements;
+  std::int64_t padded(std::size_t u) const { return sharded() ? shard(u) * groups.ranks : flat(u); }
+  bool empty(std::size_t u) const { return units[u].empty(); }
+  // Its flat parameter requires a gradient: any of its parameters does.
+  bool trains(std::size_t u) const { return units[u].elements > 0; }
+  // Elements of its shard that the optimizer updates: of a mixed unit on the rank that has the
+  // most.
+  std::int64_t updated(std::size_t u) const {
+    return units[u].mixed() ? std::min(shard(u), units[u].elements) : trains(u) ? shard(u) : 0;
   }
-  bool empty(std::size_t u) const { return units[u].elements == 0; }
+  std::int64_t updated_parameters() const;
   bool has_pre_unshard() const { return fsdp.param_dtype || host; }
   // Bytes of this rank's shard, as it is kept.
-  std::int64_t kept(std::size_t u) const { return shard(u) * element_size(types.weights); }
+  std::int64_t kept(std::size_t u) const { return shard(u) * element_size(types_of[u].weights); }
+  // Bytes of an element as a unit is computed with.
+  std::int64_t computed(std::size_t u) const { return element_size(types_of[u].compute); }
+
+ private:
+  void differentiate_mixed(const TimedWorkload& timed);
 };
 
 // The step that is being built.
@@ -113,6 +134,12 @@ class Weights {
   // Before a unit is used, but for what was prefetched.
   void bring(std::size_t u);
   void reshard(std::size_t u, bool frees);
+  // At the end of backward, what nothing resharded.
+  void catch_all(std::size_t u, bool frees) {
+    if (state_[u].whole) reshard(u, frees);
+  }
+  // Bytes of frozen units that were never resharded: they stay whole from step to step.
+  std::int64_t left_whole() const;
   // It is about to be used, and is not to be prefetched any more; it was used, and will be again.
   void used_in_forward(std::size_t u) { state_[u].needs_forward = false; }
   void used_in_backward(std::size_t u) { state_[u].needs_backward = false; }

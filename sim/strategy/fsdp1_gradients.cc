@@ -13,8 +13,7 @@ void Gradients::begin_step() {
   for (std::size_t u = 0; u < state_.size(); ++u) {
     State& s = state_[u];
     if (s.kept == State::Kept::None) continue;
-    const std::int64_t elements =
-        s.kept == State::Kept::Shard ? job_.shard(u) : job_.units[u].elements;
+    const std::int64_t elements = s.kept == State::Kept::Shard ? job_.shard(u) : job_.flat(u);
     if (job_.sets_to_none)
       s.kept = State::Kept::None, s.counted = false;
     else
@@ -38,10 +37,10 @@ void Gradients::keep_shard(std::size_t u) {
 
 void Gradients::flatten(std::size_t u) {
   State& s = state_[u];
-  const std::int64_t bytes = job_.units[u].elements * element_size(job_.types.compute);
+  const std::int64_t bytes = job_.flat(u) * element_size(job_.types.compute);
   now_.copy(Job::kCompute, kFlatten, u, 2 * bytes);
   now_.b->allocate(Holds::Buckets, bytes);
-  now_.b->release(Holds::Gradients, bytes);
+  now_.b->release(Holds::Gradients, job_.made[u] * element_size(job_.types.compute));
   if (s.kept != State::Kept::None) {
     now_.copy(Job::kCompute, kAccumulateFlat, u, 3 * bytes);
     now_.b->release(Holds::Buckets, bytes);
@@ -55,7 +54,7 @@ void Gradients::divide(Job::Stream s, const OpWord& word, std::size_t u, std::in
 }
 
 Gradients::Beside Gradients::make_input(std::size_t u) {
-  const std::int64_t elements = job_.units[u].elements;
+  const std::int64_t elements = job_.flat(u);
   const std::int64_t from = element_size(job_.types.compute);
   const std::int64_t to = element_size(job_.types.reduce);
   Beside beside{state_[u].counted ? 0 : elements * from, 0};
@@ -64,7 +63,9 @@ Gradients::Beside Gradients::make_input(std::size_t u) {
     now_.b->allocate(Holds::Buckets, elements * to);
     beside.copies += elements * to;
   }
-  if (job_.sharded() && (job_.padded(u) != elements || job_.how.always_pads)) {
+  // Flat parameters of original ones are padded when they are made.
+  const bool pads = job_.padded(u) != elements && !job_.fsdp.use_orig_params;
+  if (job_.sharded() && (pads || job_.how.always_pads)) {
     now_.copy(Job::kPostBackward, kPad, u, (elements + job_.padded(u)) * to);
     now_.b->allocate(Holds::Buckets, job_.padded(u) * to);
     beside.copies += job_.padded(u) * to;

@@ -61,14 +61,14 @@ bool Weights::bring_shard(std::size_t u) {
 bool Weights::cast_shard(std::size_t u) {
   State& s = state_[u];
   if (!job_.fsdp.param_dtype || (job_.sharded() && s.whole && !job_.host)) return false;
-  const std::int64_t size = element_size(job_.types.compute);
+  const std::int64_t size = job_.computed(u);
   if (job_.host) {  // into a tensor that is there until it has been cast
     now_.move(job_.pre_unshard, move_word_of(now_.backward, s.on_device), u);
     now_.b->allocate(Holds::Buckets, job_.kept(u) + job_.shard(u) * size);
     s.cast = true;
   }
   now_.copy(job_.pre_unshard, cast_word_of(now_.backward, job_.host && s.on_device), u,
-            job_.shard(u) * (element_size(job_.types.weights) + size));
+            job_.shard(u) * (element_size(job_.types_of[u].weights) + size));
   if (!s.cast) now_.b->allocate(Holds::Buckets, job_.shard(u) * size);
   if (job_.host) now_.b->release(Holds::Buckets, job_.kept(u));
   s.cast = true;
@@ -84,8 +84,8 @@ void Weights::end_move(std::size_t u, bool gathered) {
 // Another stream than its own used it last.
 void Weights::end_cast(std::size_t u, Job::Stream used_on) {
   if (!std::exchange(state_[u].cast, false)) return;
-  now_.b->release(Holds::Buckets, job_.shard(u) * element_size(job_.types.compute),
-                  now_.streams.last(used_on), true);
+  now_.b->release(Holds::Buckets, job_.shard(u) * job_.computed(u), now_.streams.last(used_on),
+                  true);
 }
 
 void Weights::unshard(std::size_t u) {
@@ -96,9 +96,10 @@ void Weights::unshard(std::size_t u) {
   if (brought) now_.streams.wait(Job::kUnshard, job_.pre_unshard);
   if (!job_.how.limits_before_cast) limit(u);
   if (gathers) {
-    const std::int64_t bytes = job_.padded(u) * element_size(job_.types.compute);
+    const std::int64_t bytes = job_.padded(u) * job_.computed(u);
     now_.streams.collective(Job::kUnshard, now_.backward ? kGatherAgain : kGather,
-                            static_cast<std::uint32_t>(u), bytes, job_.types.compute, job_.group());
+                            static_cast<std::uint32_t>(u), bytes, job_.types_of[u].compute,
+                            job_.group());
     now_.b->allocate(Holds::Gathered, bytes);
     s.whole = true;
   }
@@ -113,13 +114,20 @@ void Weights::reshard(std::size_t u, bool frees) {
   State& s = state_[u];
   // Another stream used them: free when computation has got here.
   if (frees && s.whole)
-    now_.b->release(Holds::Gathered, job_.padded(u) * element_size(job_.types.compute),
+    now_.b->release(Holds::Gathered, job_.padded(u) * job_.computed(u),
                     now_.streams.last(Job::kCompute), true);
   if (frees) s.whole = false;
   s.on_device = false;
   if (frees && job_.limits) freed_.push_back(now_.streams.last(Job::kCompute));
   if (!job_.sharded()) end_cast(u, Job::kCompute);
   if (frees || !job_.how.keeps_prefetched) s.prefetched = false;
+}
+
+std::int64_t Weights::left_whole() const {
+  std::int64_t bytes = 0;
+  for (std::size_t u = 0; u < state_.size(); ++u)
+    if (state_[u].whole && !job_.trains(u)) bytes += job_.padded(u) * job_.computed(u);
+  return bytes;
 }
 
 void Weights::prefetch(const std::vector<std::size_t>& order, std::size_t u, int direction,

@@ -56,15 +56,33 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
     post_forward = static_cast<std::uint8_t>(program.groups.size());
     post_forward_lane = DeviceStreams::lane_of(add_stream(program, "comm_post_forward"));
   }
+  name_frozen(program, w);
   forward = unit_forward(timed, units, program);
+  differentiated = ddpsim::differentiated(w);
+  in_backward = units_in_backward(units, forward, differentiated);
+  std::int64_t kept_frozen = 0;
   for (std::size_t u = 0; u < units.size(); ++u) {
     std::int64_t sum = 0;
     for (TensorIndex t : units[u].tensors) sum += padded_of(t);
     padded.push_back(sum);
     elements += shard(u);
+    Weights all;
+    bool first = true;
+    for (TensorIndex t : units[u].parameters(w)) {
+      const std::int64_t as_kept = padded_of(t) * element_size(w.parameter(t).dtype);
+      const std::int64_t as_computed = padded_of(t) * element_size(computed_of(t));
+      all.kept += as_kept;
+      all.computed += as_computed;
+      if (casts(t)) all.cast += as_computed, all.cast_from += as_kept;
+      if (w.is_frozen(t)) kept_frozen += as_kept / groups.ranks;
+      all.type = first || all.type == computed_of(t) ? computed_of(t) : DType::UInt8;
+      first = false;
+    }
+    weights.push_back(all);
     if (u != kRoot && !empty(u)) wrapped.push_back(u);
   }
   program.resident = resident_shards(w, host ? 0 : elements, types.weights, !sets_to_none);
+  if (!host) ddpsim::of(program.resident, Holds::Parameters) += kept_frozen;
   program.activations_known = memory.known();
 }
 
@@ -75,17 +93,34 @@ bool Job::frees(std::size_t u) const {
 }
 
 std::int64_t Job::padded_of(TensorIndex t) const {
-  const Tensor& tensor = w.tensors[t];
+  const Tensor& tensor = w.parameter(t);
   const std::int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front();
   const std::int64_t of_row = rows > 0 ? tensor.elements() / rows : 0;
   return (rows + groups.ranks - 1) / groups.ranks * groups.ranks * of_row;
 }
 
-void Now::move(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes) {
-  const auto copies = std::ssize(job_.units[u].tensors);
+DType Job::computed_of(TensorIndex t) const {
+  return w.is_frozen(t) ? fsdp.param_dtype.value_or(w.parameter(t).dtype) : types.compute;
+}
+
+std::int32_t Job::cast_parameters(std::size_t u) const {
+  std::int32_t n = 0;
+  for (TensorIndex t : units[u].parameters(w)) n += casts(t);
+  return n;
+}
+
+std::int64_t Job::whole(std::size_t u) const {
+  std::int64_t bytes = units[u].elements * kept();
+  for (TensorIndex t : units[u].frozen) bytes += w.frozen[t].bytes().count;
+  return bytes;
+}
+
+void Now::move(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes,
+               std::size_t copies) {
+  const auto n = static_cast<std::int64_t>(copies);
   streams.kernel(
       s, word, static_cast<std::uint32_t>(u), bytes,
-      {.duration = job_.host->copy(bytes, copies), .kernels = static_cast<std::int32_t>(copies)});
+      {.duration = job_.host->copy(bytes, n), .kernels = static_cast<std::int32_t>(copies)});
 }
 
 }  // namespace fsdp2
@@ -158,7 +193,7 @@ class Fsdp2Lowering {
   // ---- backward
 
   void before_backward(std::size_t u) {
-    if (job_.empty(u)) return;
+    if (job_.empty(u) || !job_.in_backward.returned[u]) return;
     weights_.unshard(u);
     weights_.wait_for_unshard(u);
     const std::int64_t depth = job_.fsdp.backward_prefetch_units;
@@ -169,10 +204,21 @@ class Fsdp2Lowering {
 
   void after_backward(std::size_t u) {
     if (job_.empty(u)) return;
+    const bool syncs = now_.last_micro || !job_.fsdp.no_sync;
     reduced_[u] = true;
-    gradients_.accumulate(u);
+    if (job_.trains(u)) gradients_.accumulate(u);
     weights_.free(u);
-    !now_.last_micro&& job_.fsdp.no_sync ? gradients_.stay(u) : gradients_.reduce(u);
+    if (!job_.trains(u)) return syncs ? gradients_.pass() : void();
+    syncs ? gradients_.reduce(u) : gradients_.stay(u);
+  }
+
+  void compute_backward(const Part& part) {
+    if (in_backward(job_.w, part, job_.differentiated)) {
+      compute(kUnitBackward, part, part.backward);
+      gradients_.make(part);
+    } else {
+      now_.b->activations(job_.memory.backward(part.from, part.to));
+    }
   }
 
   void backward() {
@@ -180,9 +226,6 @@ class Fsdp2Lowering {
     gradients_.begin_backward();
     reduced_.assign(reduced_.size(), false);
     const UnitForward& f = job_.forward;
-    // The input of what computes first needs no gradient: that unit's end is the end of backward.
-    const auto first = std::find_if(f.parts.begin(), f.parts.end(),
-                                    [&](const Part& part) { return !job_.empty(part.unit); });
     std::vector<std::size_t> ending;  // hooks of one tensor run as they were registered
     for (std::size_t k = f.events.size(); k-- > 0;) {
       const UnitEvent& e = f.events[k];
@@ -190,15 +233,15 @@ class Fsdp2Lowering {
         ending.push_back(e.number);
       } else if (e.what == UnitEvent::What::Compute) {
         for (; !ending.empty(); ending.pop_back()) before_backward(ending.back());
-        compute(kUnitBackward, f.parts[e.number], f.parts[e.number].backward);
-        gradients_.make(f.parts[e.number]);
-      } else if (e.number != Job::kRoot && e.number != first->unit) {
-        after_backward(e.number);
+        compute_backward(f.parts[e.number]);
+      } else if (job_.in_backward.given[e.number]) {
+        after_backward(e.number);  // of the others the end is the end of backward
       }
     }
     for (std::size_t u = 0; u < job_.units.size(); ++u) {
       if (!reduced_[u]) after_backward(u);
       gradients_.wait_for(u);
+      weights_.drop(u);
     }
     gradients_.end_backward();
   }
@@ -209,8 +252,8 @@ class Fsdp2Lowering {
     StepBuilder b(job_.program, kind, job_.w, job_.memory);
     now_.b = &b;
     for (std::size_t u = 0; u < job_.units.size(); ++u)
-      b.step.buckets.push_back({job_.units[u].tensors,
-                                {job_.units[u].elements * job_.kept()},
+      b.step.buckets.push_back({job_.units[u].parameters(job_.w),
+                                {job_.whole(u)},
                                 {job_.padded[u] * job_.reduced()},
                                 job_.types.weights});
     now_.streams.begin(b);

@@ -33,10 +33,21 @@ struct Job {
   const std::optional<HostMemory> host;  // of a plan that offloads
   const bool copies;                     // one rank shards: nothing to gather nor to scatter
   Program program;
-  std::vector<std::int64_t> padded;  // elements, by unit
+  std::vector<std::int64_t> padded;  // elements that have gradients, by unit
   std::vector<std::size_t> wrapped;  // units that have parameters, but the root
-  std::int64_t elements = 0;         // of this rank's shards
+  std::int64_t elements = 0;         // of this rank's shards, that are updated
+  // Of all shards of a unit's parameters, in bytes, padded.
+  struct Weights {
+    std::int64_t computed = 0;    // gathered, as they are computed with
+    std::int64_t kept = 0;        // as they are kept
+    std::int64_t cast = 0;        // of `computed`, what was cast, and
+    std::int64_t cast_from = 0;   // of `kept`, what from
+    DType type = DType::Float32;  // of what is gathered: bytes, where there are several
+  };
+  std::vector<Weights> weights;
   UnitForward forward;
+  std::vector<bool> differentiated;  // by layer
+  UnitsInBackward in_backward;
   Stream all_reduce = 0;
   Lane replicas = Lane::Comm;
   Lane scatter = Lane::Comm;
@@ -50,14 +61,20 @@ struct Job {
   // reshard_after_forward: 0 = no, 1 = yes, more = the ranks of a smaller group.
   std::int64_t smaller() const { return fsdp.reshard_after_forward.ranks.value_or(1); }
   bool frees(std::size_t u) const;
-  bool casts() const { return types.compute != types.weights; }
   std::int64_t computed() const { return element_size(types.compute); }
   std::int64_t reduced() const { return element_size(types.reduce); }
   std::int64_t kept() const { return element_size(types.weights); }
   // Elements: each parameter by itself, its first dimension to a multiple of the ranks.
+  // (`t`: of Workload::parameter.)
   std::int64_t padded_of(TensorIndex t) const;
+  DType computed_of(TensorIndex t) const;
+  std::int32_t cast_parameters(std::size_t u) const;
+  // Bytes of a unit's parameters, as they are kept.
+  std::int64_t whole(std::size_t u) const;
+  bool casts(TensorIndex t) const { return computed_of(t) != w.parameter(t).dtype; }
   std::int64_t shard(std::size_t u) const { return padded[u] / groups.ranks; }
-  bool empty(std::size_t u) const { return units[u].elements == 0; }
+  bool empty(std::size_t u) const { return units[u].empty(); }
+  bool trains(std::size_t u) const { return units[u].elements > 0; }
 };
 
 // The step that is being built.
@@ -72,14 +89,14 @@ struct Now {
   std::uint32_t copy(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes) {
     return streams.copy(s, word, static_cast<std::uint32_t>(u), bytes);
   }
-  // A kernel for each of its parameters, or so many.
-  std::uint32_t copy_each(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes,
-                          int kernels = 1) {
+  // A kernel for each of its parameters that have gradients.
+  std::uint32_t copy_each(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes) {
     return streams.copy(s, word, static_cast<std::uint32_t>(u), bytes,
-                        kernels * static_cast<std::int32_t>(job_.units[u].tensors.size()));
+                        static_cast<std::int32_t>(job_.units[u].tensors.size()));
   }
-  // Between the host and the device.
-  void move(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes);
+  // Between the host and the device, in so many copies.
+  void move(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes,
+            std::size_t copies);
 
  private:
   const Job& job_;
@@ -98,6 +115,8 @@ class Weights {
   void end_unit_forward(std::size_t u);
   void end_forward();
   void free(std::size_t u);
+  // At the end of backward: what was gathered for a backward that did not come.
+  void drop(std::size_t u);
 
  private:
   struct State {
@@ -107,8 +126,8 @@ class Weights {
     std::uint32_t resharded = kNoOp;  // the copy into a smaller group's shards
   };
   void gathering_waits_for(std::uint32_t op);
-  // What is copied in, of so many elements: from the host, cast.
-  void bring_own(std::size_t u, std::int64_t own, bool from_smaller);
+  // What is copied in, this rank's part of so many: from the host, cast.
+  void bring_own(std::size_t u, std::int64_t ranks, bool from_smaller);
   std::uint32_t copy_own(const OpWord& word, std::size_t u);
   void keep_part(std::size_t u);
 
@@ -133,6 +152,9 @@ class Gradients {
   void accumulate(std::size_t u);
   void stay(std::size_t u);
   void reduce(std::size_t u);
+  // Of a unit without gradients: from 2.12 on computation waits for the reduction before it all the
+  // same (PR 177319).
+  void pass();
   // At the end of backward: computation waits.
   void wait_for(std::size_t u);
   void end_backward();

@@ -87,6 +87,11 @@ void Gradients::reduce(std::size_t u) {
   if (late) now_.b->release(Holds::Buckets, recycled);
 }
 
+void Gradients::pass() {
+  if (job_.plan.pytorch < PytorchVersion::V2_12) return;
+  now_.b->release(Holds::Buckets, recycle());
+}
+
 Job::Stream Gradients::communicate(std::size_t u) {
   const auto label = static_cast<std::uint32_t>(u);
   const std::int64_t input = job_.padded[u] * job_.reduced();
@@ -141,7 +146,7 @@ void Gradients::offload(std::size_t u, Job::Stream after, std::int64_t last, std
   State& s = state_[u];
   const auto label = static_cast<std::uint32_t>(u);
   const std::int64_t gradient = job_.shard(u) * job_.kept();
-  now_.move(after, kGradientToHost, u, gradient);
+  now_.move(after, kGradientToHost, u, gradient, job_.units[u].tensors.size());
   now_.b->release(Holds::Gradients, last);
   now_.b->release(Holds::Buckets, held);
   s.reduction = now_.streams.last(after);

@@ -15,26 +15,29 @@ void Weights::gathering_waits_for(std::uint32_t op) {
   now_.streams.wait_for(Job::kAllGather, op);
 }
 
-void Weights::bring_own(std::size_t u, std::int64_t own, bool from_smaller) {
+void Weights::bring_own(std::size_t u, std::int64_t ranks, bool from_smaller) {
   StepBuilder& b = *now_.b;
-  const std::int64_t size = job_.computed();
-  const std::int64_t moved = job_.host && !from_smaller ? own * job_.kept() : 0;
+  const Job::Weights& all = job_.weights[u];
+  const std::int64_t own = all.computed / ranks;
+  const std::int64_t moved = job_.host && !from_smaller ? all.kept / ranks : 0;
   const OpWord& cast = now_.backward ? kCastShardAgain : kCastShard;
   if (moved > 0) {
-    now_.move(Job::kCopy, now_.backward ? kShardToDeviceAgain : kShardToDevice, u, moved);
+    now_.move(Job::kCopy, now_.backward ? kShardToDeviceAgain : kShardToDevice, u, moved,
+              job_.units[u].tensors.size() + job_.units[u].frozen.size());
     b.allocate(Holds::Buckets, moved);
   }
-  if (job_.casts()) {
+  if (all.cast > 0) {
     // One by one of what was moved: _get_param_all_gather_inputs. What a smaller group keeps has
     // been cast, and is copied all the same.
-    const std::int64_t bytes = own * (size + (from_smaller ? size : job_.kept()));
-    moved > 0 ? now_.copy_each(Job::kCopy, cast, u, bytes) : now_.copy(Job::kCopy, cast, u, bytes);
-    b.allocate(Holds::Buckets, own * size);
+    const std::int64_t bytes = (all.cast + (from_smaller ? all.cast : all.cast_from)) / ranks;
+    now_.streams.copy(Job::kCopy, cast, static_cast<std::uint32_t>(u), bytes,
+                      moved > 0 ? job_.cast_parameters(u) : 1);
+    b.allocate(Holds::Buckets, all.cast / ranks);
     b.release(Holds::Buckets, moved);
   }
-  now_.copy(Job::kCopy, now_.backward ? kShardInAgain : kShardIn, u, 2 * own * size);
-  b.allocate(Holds::Buckets, job_.padded[u] * size);  // its input is a slice of its output
-  if (!job_.casts()) b.release(Holds::Buckets, moved);
+  now_.copy(Job::kCopy, now_.backward ? kShardInAgain : kShardIn, u, 2 * own);
+  b.allocate(Holds::Buckets, all.computed);  // its input is a slice of its output
+  if (all.cast == 0) b.release(Holds::Buckets, moved);
 }
 
 void Weights::unshard(std::size_t u) {
@@ -44,15 +47,15 @@ void Weights::unshard(std::size_t u) {
   gathering_waits_for(std::exchange(s.resharded, kNoOp));
   if (job_.copies) return;
   const bool from_smaller = s.there == State::There::Smaller;
-  const std::int64_t own = from_smaller ? job_.padded[u] / job_.smaller() : job_.shard(u);
-  bring_own(u, own, from_smaller);
+  const std::int64_t ranks = from_smaller ? job_.smaller() : job_.groups.ranks;
+  bring_own(u, ranks, from_smaller);
   now_.streams.wait(Job::kAllGather, Job::kCopy);
   s.gathered =
       now_.streams.collective(Job::kAllGather, now_.backward ? kGatherAgain : kGather,
-                              static_cast<std::uint32_t>(u), job_.padded[u] * job_.computed(),
-                              job_.types.compute, from_smaller ? job_.post_forward : job_.group(),
+                              static_cast<std::uint32_t>(u), job_.weights[u].computed,
+                              job_.weights[u].type, from_smaller ? job_.post_forward : job_.group(),
                               from_smaller ? job_.post_forward_lane : Lane::Comm);
-  if (job_.casts()) now_.b->release(Holds::Buckets, own * job_.computed());
+  now_.b->release(Holds::Buckets, job_.weights[u].cast / ranks);
 }
 
 void Weights::wait_for_unshard(std::size_t u) {
@@ -61,14 +64,13 @@ void Weights::wait_for_unshard(std::size_t u) {
   s.unsharding = false;
   if (!now_.backward) gathering_waits_for(std::exchange(copied_out_, kNoOp));
   now_.streams.wait_for(Job::kCompute, std::exchange(s.gathered, kNoOp));
-  const std::int64_t size = job_.computed();
-  const std::int64_t buffer = job_.copies ? 0 : job_.padded[u] * size;
+  const std::int64_t buffer = job_.copies ? 0 : job_.weights[u].computed;
   const OpWord& word = now_.backward ? kUnitOutAgain : kUnitOut;
   const std::uint32_t out =
       job_.copies ? copy_own(word, u) : now_.copy(Job::kCompute, word, u, 2 * buffer);
   now_.b->allocate(Holds::Gathered, buffer);
   if (s.there == State::There::Smaller)
-    now_.b->release(Holds::Gathered, job_.padded[u] / job_.smaller() * size);
+    now_.b->release(Holds::Gathered, job_.weights[u].computed / job_.smaller());
   s.there = State::There::Whole;
   if (now_.backward || job_.copies) {
     gathering_waits_for(out);
@@ -82,14 +84,16 @@ void Weights::wait_for_unshard(std::size_t u) {
 
 // A group of one rank gathers nothing: each parameter is copied, and cast before that.
 std::uint32_t Weights::copy_own(const OpWord& word, std::size_t u) {
-  const std::int64_t size = job_.computed();
-  const bool casts = job_.casts();
-  const std::uint32_t op =
-      now_.copy_each(Job::kCompute, word, u,
-                     job_.padded[u] * (2 * size + (casts ? job_.kept() + size : 0)), casts ? 2 : 1);
+  const Job::Weights& all = job_.weights[u];
+  const std::vector<TensorIndex> parameters = job_.units[u].parameters(job_.w);
+  const std::uint32_t op = now_.streams.copy(
+      Job::kCompute, word, static_cast<std::uint32_t>(u),
+      2 * all.computed + all.cast + all.cast_from,
+      static_cast<std::int32_t>(std::ssize(parameters) + job_.cast_parameters(u)));
   std::int64_t before = 0;
-  for (TensorIndex t : job_.units[u].tensors) {
-    const std::int64_t bytes = job_.padded_of(t) * size;
+  for (TensorIndex t : parameters) {
+    const std::int64_t bytes = job_.padded_of(t) * element_size(job_.computed_of(t));
+    const bool casts = job_.casts(t);
     if (casts) now_.b->allocate(Holds::Buckets, bytes);
     now_.b->release(Holds::Buckets, std::exchange(before, casts ? bytes : 0));
     now_.b->allocate(Holds::Gathered, bytes);
@@ -119,21 +123,29 @@ void Weights::end_forward() {
 
 void Weights::keep_part(std::size_t u) {
   State& s = state_[u];
-  const std::int64_t size = job_.computed();
-  s.resharded =
-      now_.copy_each(Job::kCompute, kReshard, u, 2 * job_.padded[u] / job_.smaller() * size);
-  for (TensorIndex t : job_.units[u].tensors) {
-    now_.b->allocate(Holds::Gathered, job_.padded_of(t) / job_.smaller() * size);
-    now_.b->release(Holds::Gathered, job_.padded_of(t) * size);
+  const std::vector<TensorIndex> parameters = job_.units[u].parameters(job_.w);
+  s.resharded = now_.streams.copy(Job::kCompute, kReshard, static_cast<std::uint32_t>(u),
+                                  2 * job_.weights[u].computed / job_.smaller(),
+                                  static_cast<std::int32_t>(parameters.size()));
+  for (TensorIndex t : parameters) {
+    const std::int64_t bytes = job_.padded_of(t) * element_size(job_.computed_of(t));
+    now_.b->allocate(Holds::Gathered, bytes / job_.smaller());
+    now_.b->release(Holds::Gathered, bytes);
   }
   s.there = State::There::Smaller;
 }
 
 void Weights::free(std::size_t u) {
   State& s = state_[u];
-  if (s.there == State::There::Whole)
-    now_.b->release(Holds::Gathered, job_.padded[u] * job_.computed());
+  if (s.there == State::There::Whole) now_.b->release(Holds::Gathered, job_.weights[u].computed);
   s.there = State::There::Sharded;
+}
+
+void Weights::drop(std::size_t u) {
+  State& s = state_[u];
+  if (!std::exchange(s.unsharding, false)) return;
+  now_.streams.wait_for(Job::kCompute, std::exchange(s.gathered, kNoOp));
+  now_.b->release(Holds::Buckets, job_.copies ? 0 : job_.weights[u].computed);
 }
 
 }  // namespace ddpsim::strategy::fsdp2

@@ -28,18 +28,26 @@ void shorten(std::vector<Unit>& units) {
 std::size_t add_unit(std::vector<Unit>& units, std::map<std::string, std::size_t>& known,
                      const std::string& name, std::size_t inside) {
   const auto [at, fresh] = known.emplace(name, units.size());
-  if (fresh) units.push_back({name, {}, {}, 0, inside});
+  if (fresh) units.push_back({name, {}, {}, 0, inside, {}, 0});
   return at->second;
 }
 
 }  // namespace
 
 std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan) {
-  std::vector<Unit> units{{"root", {}, {}, 0, 0}};
+  std::vector<Unit> units{{"root", {}, {}, 0, 0, {}, 0}};
   std::map<std::string, std::size_t> known;
   std::vector<bool> taken(w.tensors.size());
+  std::vector<bool> taken_frozen(w.frozen.size());
+  auto take_frozen = [&](std::size_t u, TensorIndex t) {
+    if (taken_frozen[t]) return;
+    taken_frozen[t] = true;
+    units[u].frozen.push_back(t);
+    units[u].frozen_elements += w.frozen[t].elements();
+  };
   auto add = [&](std::size_t u, std::size_t l) {
     units[u].layers.push_back(l);
+    for (TensorIndex t : w.layers[l].frozen) take_frozen(u, t);
     for (TensorIndex t : w.layers[l].tensors)
       if (!taken[t]) {
         taken[t] = true;
@@ -64,10 +72,53 @@ std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan) {
     }
     add(unit_of(wrapped[l]), l);
   }
+  // Those that no layer reads are of the unit that their name is in.
+  for (TensorIndex t = 0; t < w.frozen.size(); ++t) {
+    std::size_t of = 0;
+    for (std::size_t u = 1; u < units.size(); ++u)
+      if (w.frozen[t].name.starts_with(units[u].name + ".") &&
+          units[u].name.size() > (of > 0 ? units[of].name.size() : 0))
+        of = u;
+    take_frozen(of, t);
+  }
   if (!nested) shorten(units);
   // As they are registered, in each unit.
-  for (Unit& u : units) std::sort(u.tensors.begin(), u.tensors.end());
+  for (Unit& u : units) {
+    std::sort(u.tensors.begin(), u.tensors.end());
+    std::sort(u.frozen.begin(), u.frozen.end());
+  }
   return units;
+}
+
+std::vector<TensorIndex> Unit::parameters(const Workload& w) const {
+  std::vector<TensorIndex> out = tensors;
+  for (TensorIndex t : frozen) out.push_back(static_cast<TensorIndex>(w.tensors.size()) + t);
+  return out;
+}
+
+bool in_backward(const Workload& w, const Part& part, const std::vector<bool>& differentiated) {
+  if (w.frozen.empty()) return true;
+  for (std::size_t l = part.from; l < part.to; ++l)
+    if (differentiated[l]) return true;
+  return false;
+}
+
+UnitsInBackward units_in_backward(const std::vector<Unit>& units, const UnitForward& forward,
+                                  const std::vector<bool>& differentiated) {
+  UnitsInBackward out{std::vector<bool>(units.size()), std::vector<bool>(units.size())};
+  out.returned[0] = true;  // the loss is made of it
+  bool any = false;        // of the layers so far
+  for (const UnitEvent& e : forward.events) {
+    if (e.what == UnitEvent::What::Enter) out.given[e.number] = any;
+    if (e.what != UnitEvent::What::Compute) continue;
+    const Part& part = forward.parts[e.number];
+    for (std::size_t l = part.from; l < part.to; ++l) {
+      if (!differentiated[l]) continue;
+      any = true;
+      for (std::size_t u = part.unit; u != 0; u = units[u].inside) out.returned[u] = true;
+    }
+  }
+  return out;
 }
 
 UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& units,
@@ -108,7 +159,7 @@ UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& un
     if (entered[u]) return;
     entered[u] = true;
     out.events.push_back({What::Enter, u});
-    if (units[u].elements > 0) out.order.push_back(u);
+    if (!units[u].empty()) out.order.push_back(u);
   };
   enter(0);
   for (std::size_t k = 0; k < out.parts.size(); ++k) {
@@ -220,10 +271,28 @@ UnitTypes unit_types(const Workload& w, const FsdpPlan& plan) {
   return {weights, compute, plan.reduce_dtype.value_or(compute)};
 }
 
+std::string mixed_units_sentence(const Workload& w, const Plan& plan) {
+  if (plan.system != System::Fsdp || w.frozen.empty()) return {};
+  std::int64_t elements = 0;
+  for (const Unit& u : fsdp_units(w, plan)) elements += u.mixed() ? u.frozen_elements : 0;
+  if (elements == 0) return {};
+  return "units mix frozen and trainable parameters (use_orig_params), so gradients of " +
+         std::to_string(elements) +
+         " frozen elements are made and reduced, too; what that saves for backward is not counted "
+         "(--plan fsdp2 reduces the trainable ones alone)";
+}
+
 std::int64_t gradient_predivisor(std::int64_t ranks) {
   std::int64_t out = 1;
   while (ranks % out == 0 && ranks / out > out) out *= 2;
   return out;
+}
+
+UnitTypes unit_types(const Workload& w, const Unit& unit, const FsdpPlan& plan) {
+  if (!unit.tensors.empty() || unit.frozen.empty()) return unit_types(w, plan);
+  const DType weights = w.frozen[unit.frozen.front()].dtype;
+  const DType compute = plan.param_dtype.value_or(weights);
+  return {weights, compute, plan.reduce_dtype.value_or(compute)};
 }
 
 std::size_t add_stream(Program& program, const char* name) {

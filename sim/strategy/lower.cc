@@ -34,6 +34,14 @@ Program empty_program(const TimedWorkload& timed, const Plan& plan) {
   return p;
 }
 
+void name_frozen(Program& p, const Workload& w) {
+  for (const Tensor& t : w.frozen) {
+    p.tensor_names.push_back(t.name);
+    p.tensor_bytes.push_back(t.bytes().count);
+  }
+  p.frozen = w.frozen.size();
+}
+
 std::vector<bool> unused_tensors(const Workload& w, const Plan& plan) {
   std::vector<bool> unused(w.tensors.size(), true);
   for (TensorIndex i : w.arrival) unused[i] = false;

@@ -97,6 +97,9 @@ Program lower_parameter_server(const TimedWorkload& workload, const Plan& plan,
 
 // Everything before the steps: names, sizes, threads.
 Program empty_program(const TimedWorkload& workload, const Plan& plan);
+// Of a system that communicates them: frozen parameters are tensors of its Program, too, after the
+// others (Workload::parameter).
+void name_frozen(Program& program, const Workload& w);
 
 // Gradients that arrive, with the device and host time of each segment of backward.
 struct Segment {

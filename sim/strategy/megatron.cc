@@ -92,7 +92,7 @@ class MegatronLowering {
     gradients_ = single ? DType::Float32 : weights_;
     checks_ = plan_.check_for_nan_in_grad.value_or(weights_ != DType::Float16);
     Held& held = program_.resident = resident(w_, 0, 0);
-    of(held, Holds::Parameters) = buffer_.elements() * size();
+    of(held, Holds::Parameters) = buffer_.elements() * size() + w_.frozen_bytes().count;
     if (halves()) of(held, Holds::MasterParameters) = kSingle * owned_.elements;
     of(held, Holds::OptimizerState) = kSingle * optimizer_copies(w_.optimizer) * owned_.elements;
     of(held, Holds::Buckets) = buffer_.elements() * element_size(gradients_);

@@ -28,6 +28,16 @@ std::int64_t weight_elements(const LayerOp& op) {
   return 0;
 }
 
+// Elements of a product's weight that autocast casts, and keeps the cast until backward: a weight
+// in halves is not cast, and of a layer without backward nobody keeps it.
+std::int64_t cast_elements(const Workload& w, const Layer& l, bool backward) {
+  const std::int64_t all = weight_elements(l.op);
+  for (TensorIndex t : l.frozen)
+    if (w.frozen[t].elements() == all && (!backward || element_size(w.frozen[t].dtype) == kHalf))
+      return 0;
+  return all;
+}
+
 // The gradient of a convolution's filters from 4x4 of the result's at a time, 6x6 values each: of
 // all images and channels that were read and made, and of the filters. A capture of VGG-16 in fp32
 // without TF32 has the kernels (winogradWgradData4x4, Delta4x4, Output4x4: calib/gpu-runs,
@@ -82,6 +92,7 @@ ModelMemory::ModelMemory(const Workload& w, bool halves, bool winograd)
     if (halves) own.precision = Precision::Bf16, own.casting = Casting::Pure;
     generated = compiled(own);
   }
+  const std::vector<bool> backward = differentiated(w);
   for (std::size_t k = 0; k < w.layers.size(); ++k) {
     const Layer& l = w.layers[k];
     const std::optional<LayerMemory>& memory = (generated ? *generated : w).layers[k].memory;
@@ -95,7 +106,7 @@ ModelMemory::ModelMemory(const Workload& w, bool halves, bool winograd)
     if (winograd && mode == 0 && w.precision == Precision::Fp32)
       b.workspace = winograd_bytes(l.op, w.batch);
     // Autocast keeps its copies of weights until backward has used them.
-    if (mode == 1) b.keeps += kHalf * weight_elements(l.op);
+    if (mode == 1) b.keeps += kHalf * cast_elements(w, l, backward[k]);
     b.frees = b.keeps;
     b.adds = l.op.kind == "add";
     b.loss = l.op.kind.rfind("cross_entropy", 0) == 0;
@@ -120,7 +131,7 @@ void ModelMemory::checkpoint(const Workload& w, bool autocast) {
       const std::int64_t same = next ? std::min(held, layers_[l + 1].keeps) : 0;
       again += b.keeps - same;
       b.frees = b.keeps + held - same;
-      if (autocast) b.cached = kHalf * weight_elements(w.layers[l].op);
+      if (autocast) b.cached = kHalf * cast_elements(w, w.layers[l], true);
       b.keeps = held;
     }
     const std::int64_t input = block.from > 0 ? layers_[block.from - 1].makes : 0;
@@ -183,6 +194,7 @@ Held resident(const Workload& w, std::int64_t elements, std::int64_t bytes) {
 Held resident(const Workload& w, bool gradients) {
   const std::int64_t bytes = w.gradient_bytes().count;
   Held held = resident(w, w.elements(), bytes);
+  of(held, Holds::Parameters) += w.frozen_bytes().count;
   if (gradients) of(held, Holds::Gradients) = bytes;
   return held;
 }

@@ -54,8 +54,8 @@ std::int64_t optimizer_copies(const Optimizer& o);
 // Elements beside gradients that a step of the optimizer needs for so many parameters at a time:
 // what its passes over lists of tensors make (torch/optim, foreach).
 std::int64_t optimizer_temporaries(const Optimizer& o, std::int64_t elements);
-// Between steps, without gradients: of a rank with so many of the parameters' elements, which are
-// `bytes`.
+// Between steps, without gradients: of a rank with so many of the trainable parameters' elements,
+// which are `bytes`; frozen ones are not counted.
 Held resident(const Workload& w, std::int64_t elements, std::int64_t bytes);
 // Of a rank that has all of them, with their gradients where these stay (`gradients`).
 Held resident(const Workload& w, bool gradients);

@@ -54,14 +54,15 @@ class ParameterServerLowering {
         program_(empty_program(timed, plan)),
         memory_(w_) {
     // Weights are pulled into tensors of their own; states are the servers'.
-    of(program_.resident, Holds::Parameters) = w_.gradient_bytes().count;
+    of(program_.resident, Holds::Parameters) = w_.gradient_bytes().count + w_.frozen_bytes().count;
     for (const Tensor& b : w_.buffers)
       of(program_.resident, Holds::ModelBuffers) += b.bytes().count;
     program_.activations_known = memory_.known();
     program_.groups = server_groups(plan, ranks_, timed.per_host);
     program_.servers = {static_cast<int>(servers_.servers), servers_.synchronous,
                         servers_.staleness, servers_.own_hosts};
-    shards_of_.resize(w_.tensors.size());
+    name_frozen(program_, w_);
+    shards_of_.resize(w_.parameters());
     for (std::uint32_t k = 0; k < shards_.size(); ++k) shards_of_[shards_[k].tensor].push_back(k);
   }
 
@@ -97,9 +98,9 @@ class ParameterServerLowering {
     for (const ServerShard& s : shards_) {
       Bucket bucket;
       bucket.tensors = {s.tensor};
-      bucket.dtype = w_.tensors[s.tensor].dtype;
+      bucket.dtype = w_.parameter(s.tensor).dtype;
       bucket.bytes.count = bucket.wire_bytes.count = s.bytes;
-      if (s.to - s.from < w_.tensors[s.tensor].elements()) bucket.slices = {{s.from, s.to}};
+      if (s.to - s.from < w_.parameter(s.tensor).elements()) bucket.slices = {{s.from, s.to}};
       b_->step.buckets.push_back(std::move(bucket));
     }
   }
@@ -109,7 +110,7 @@ class ParameterServerLowering {
                         std::vector<std::uint32_t>& before) {
     const ServerShard& s = shards_[k];
     const auto server = static_cast<std::size_t>(s.server);
-    const std::uint32_t op = b_->beside(word, k, s.bytes, w_.tensors[s.tensor].dtype, {}, after);
+    const std::uint32_t op = b_->beside(word, k, s.bytes, w_.parameter(s.tensor).dtype, {}, after);
     b_->step.ops[op].group = static_cast<std::uint8_t>(server + 1);
     b_->add_dep(op, before[server]);
     return before[server] = op;
@@ -207,8 +208,9 @@ std::vector<ServerShard> server_shards(const Workload& w, const Plan& plan) {
   const ParameterServerPlan& p = plan.parameter_server;
   std::vector<std::int64_t> held(static_cast<std::size_t>(p.servers), 0);
   std::vector<ServerShard> out;
-  for (std::size_t t = 0; t < w.tensors.size(); ++t) {
-    const Tensor& tensor = w.tensors[t];
+  const std::size_t variables = p.pull_after_push ? w.tensors.size() : w.parameters();
+  for (TensorIndex t = 0; t < variables; ++t) {
+    const Tensor& tensor = w.parameter(t);
     const std::int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front();
     const std::int64_t row = tensor.elements() / rows;
     const std::int64_t parts = parts_of(tensor, rows, p);
@@ -220,8 +222,7 @@ std::vector<ServerShard> server_shards(const Workload& w, const Plan& plan) {
         server = std::min_element(held.begin(), held.end()) - held.begin();
       const std::int64_t bytes = (end - begin) * row * element_size(tensor.dtype);
       held[static_cast<std::size_t>(server)] += bytes;
-      out.push_back(
-          {static_cast<TensorIndex>(t), begin * row, end * row, bytes, static_cast<int>(server)});
+      out.push_back({t, begin * row, end * row, bytes, static_cast<int>(server)});
       begin = end;
     }
   }

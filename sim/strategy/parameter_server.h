@@ -20,7 +20,8 @@ struct ServerShard {
 };
 // In the order in which they are made: variables in registration order, the parts of each. Round
 // robin: the k-th is on server k mod S (_create_variable_round_robin). By size: on the server that
-// has least so far.
+// has least so far. Frozen variables come last; where weights only come back for gradients
+// (pull=after_push) they are on no server.
 std::vector<ServerShard> server_shards(const Workload& w, const Plan& plan);
 
 // Bytes that a server touches to take a gradient in (`sum`: into what is there, besides), and to

@@ -65,7 +65,8 @@ std::string precision_text(const FsdpPlan& plan, const std::string& what) {
 std::string modules_text(const Workload& w, std::size_t from, std::size_t to) {
   std::string out;
   for (std::size_t l = from; l < to; ++l)
-    if (!w.layers[l].tensors.empty()) out += (out.empty() ? "" : ", ") + path_of(w.layers[l].name);
+    if (!w.parameters_of(w.layers[l]).empty())
+      out += (out.empty() ? "" : ", ") + path_of(w.layers[l].name);
   return out;
 }
 

@@ -84,9 +84,10 @@ class TraceMaker {
         m.tensors = std::move(tensors);
         m.differentiable = any_ && !is_embedding(layer);
         trace_.forward.push_back({ZeroEvent::What::Compute, l, 1});
+        note(layer);
         if (!holds_layers_after(l)) leave();
       }
-      any_ = any_ || owns;
+      note(layer);
     }
     while (!open_.empty()) leave();
     return std::move(trace_);
@@ -95,7 +96,7 @@ class TraceMaker {
  private:
   // Those of a described layer that shares an embedding's weights are not listed with it.
   std::vector<TensorIndex> tensors_of(const Layer& layer) const {
-    std::vector<TensorIndex> out = layer.tensors;
+    std::vector<TensorIndex> out = w_.parameters_of(layer);
     std::sort(out.begin(), out.end());
     if (!out.empty() || (layer.op.kind != "linear" && layer.op.kind != "embedding")) return out;
     for (const Layer& l : w_.layers) {
@@ -109,7 +110,7 @@ class TraceMaker {
 
   // "encoder.pos_embedding" is a parameter of the container "encoder", and no module of its own.
   std::size_t owner(const Layer& layer, TensorIndex t) const {
-    const std::string& name = w_.tensors[t].name;
+    const std::string& name = w_.parameter(t).name;
     const std::size_t dot = name.rfind('.');
     const std::string of = dot == std::string::npos ? "" : name.substr(0, dot);
     for (std::size_t m : open_)
@@ -118,10 +119,16 @@ class TraceMaker {
   }
   bool holds_layers_after(std::size_t l) const {
     const std::string inside = w_.layers[l].name + ".";
-    return !w_.layers[l].tensors.empty() &&
-           std::any_of(
-               w_.layers.begin() + static_cast<std::ptrdiff_t>(l) + 1, w_.layers.end(),
-               [&](const Layer& m) { return m.name.starts_with(inside) && !m.tensors.empty(); });
+    return !w_.parameters_of(w_.layers[l]).empty() &&
+           std::any_of(w_.layers.begin() + static_cast<std::ptrdiff_t>(l) + 1, w_.layers.end(),
+                       [&](const Layer& m) {
+                         return m.name.starts_with(inside) && !w_.parameters_of(m).empty();
+                       });
+  }
+
+  void note(const Layer& layer) {
+    any_ = any_ || !layer.tensors.empty();
+    frozen_ = frozen_ || !layer.frozen.empty();
   }
 
   void enter(const std::string& name) {
@@ -131,6 +138,7 @@ class TraceMaker {
   }
   void leave() {
     trace_.forward.push_back({ZeroEvent::What::Exit, open_.back(), 0});
+    trace_.modules[open_.back()].returns = any_ || !frozen_;
     open_.pop_back();
   }
 
@@ -160,7 +168,8 @@ class TraceMaker {
   static constexpr std::size_t kNone = SIZE_MAX;
   const Workload& w_;
   bool convolves_ = false;
-  bool any_ = false;  // parameters so far
+  bool any_ = false;     // parameters that require a gradient, so far
+  bool frozen_ = false;  // others
   ZeroTrace trace_;
   std::vector<std::size_t> open_;
 };
@@ -249,7 +258,8 @@ Problem check_zero_groups(const Plan& plan, int ranks, int) {
 Problem check_quantised(const Plan& plan, const Workload& w, int ranks, int per_host) {
   if (auto p = check_exchange(plan, w, ranks, per_host)) return p;
   if (plan.system != System::Zero || !plan.zero.zero_quantized_weights) return {};
-  for (const Tensor& t : w.tensors) {
+  for (TensorIndex i = 0; i < w.parameters(); ++i) {
+    const Tensor& t = w.parameter(i);
     const std::int64_t shard = (t.elements() + ranks - 1) / ranks;
     if (shard % 8 != 0)
       return {"/plan/zero_quantized_weights",
@@ -276,7 +286,7 @@ std::int64_t quantisation_groups(std::int64_t elements) {
 
 Held zero_resident(const Workload& w, std::int64_t weights, std::int64_t shard) {
   Held held = resident(w, 0, 0);
-  of(held, Holds::Parameters) = weights * element_size(w.tensors.front().dtype);
+  of(held, Holds::Parameters) = weights;
   of(held, Holds::MasterParameters) = 4 * shard;
   of(held, Holds::OptimizerState) = 4 * optimizer_copies(w.optimizer) * shard;
   return held;

@@ -41,8 +41,9 @@ class ZeroPartition {
 // belongs to the module that its name says.
 struct ZeroModule {
   std::string name;
-  std::vector<TensorIndex> tensors;  // in order of registration
+  std::vector<TensorIndex> tensors;  // of Workload::parameter, in order of registration
   bool differentiable = true;        // what it is given: otherwise backward does not tell its end
+  bool returns = true;               // what it returns: otherwise nor its begin
 };
 struct ZeroEvent {
   enum class What : std::uint8_t { Enter, Compute, Exit } what = What::Compute;
@@ -81,8 +82,8 @@ std::int64_t gradient_groups(const Tensor& t, std::int64_t ranks);
 std::uint8_t local_group(const ZeroPlan& zero, std::int64_t ranks);
 std::uint8_t across_group(const ZeroPlan& zero, std::int64_t ranks);
 
-// Between steps, of a rank: `weights` elements of its parameters, the optimizer's copy of a shard
-// of `shard` elements and its states, four bytes each.
+// Between steps, of a rank: `weights` bytes of its parameters, the optimizer's copy of a shard of
+// `shard` elements and its states, four bytes each.
 Held zero_resident(const Workload& w, std::int64_t weights, std::int64_t shard);
 
 }  // namespace ddpsim::strategy

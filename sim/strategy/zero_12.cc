@@ -59,9 +59,11 @@ class Zero12Lowering {
         timeline_(backward_timeline(timed, unused_tensors(job_.w, plan))) {}
 
   Program run(Steps steps) {
-    job_.program.resident = offloads()
-                                ? offload_.resident()
-                                : zero_resident(job_.w, job_.w.elements(), partition_.shard());
+    job_.program.resident =
+        offloads()
+            ? offload_.resident()
+            : zero_resident(job_.w, job_.w.elements() * job_.size + job_.w.frozen_bytes().count,
+                            partition_.shard());
     if (steps == Steps::All) job_.program.warmup.push_back(step(StepKind::First));
     job_.program.steady = step(StepKind::Steady);
     return std::move(job_.program);

@@ -36,6 +36,7 @@ class Zero3Lowering {
       : job_(timed, plan),
         accumulation_steps_(plan.accumulation_steps),
         trace_(zero_trace(job_.w)),
+        differentiated_(differentiated(job_.w)),
         coordinator_(job_, trace_),
         offload_(job_, plan.accumulation_steps) {
     std::vector<bool> seen(job_.w.tensors.size(), true);
@@ -53,14 +54,17 @@ class Zero3Lowering {
   // The first step records; what it leaves to the next is settled after the second.
   Program run(Steps steps) {
     std::int64_t shards = 0;
-    std::int64_t whole = 0;  // of parameters that stay
-    for (TensorIndex t = 0; t < job_.w.tensors.size(); ++t) {
-      shards += coordinator_.shard(t);
-      if (job_.ranks > 1 && coordinator_.persistent(t)) whole += job_.elements(t);
+    std::int64_t whole = 0;   // bytes of parameters that stay
+    std::int64_t frozen = 0;  // of shards that are not updated
+    for (TensorIndex t = 0; t < job_.w.parameters(); ++t) {
+      (job_.w.is_frozen(t) ? frozen : shards) +=
+          coordinator_.shard(t) * (job_.w.is_frozen(t) ? job_.size_of(t) : 1);
+      if (job_.ranks > 1 && coordinator_.persistent(t)) whole += job_.elements(t) * job_.size_of(t);
     }
     Held& held = job_.program.resident;
     const std::int64_t updated = offloads() ? 0 : shards;  // on the device
-    held = zero_resident(job_.w, job_.zero.offload_param ? whole : shards + whole, updated);
+    const std::int64_t own = job_.size * shards + frozen;
+    held = zero_resident(job_.w, job_.zero.offload_param ? whole : own + whole, updated);
     of(held, Holds::Gradients) = job_.size * updated;
     if (job_.zero.contiguous_gradients)
       of(held, Holds::Buckets) = job_.size * job_.zero.reduce_bucket_size;
@@ -117,14 +121,18 @@ class Zero3Lowering {
   void backward() {
     for (std::size_t k = trace_.forward.size(); k-- > 0;) {
       const ZeroEvent& e = trace_.forward[k];
-      if (e.what == ZeroEvent::What::Exit) coordinator_.fetch_sub_module(e.number, true);
+      if (e.what == ZeroEvent::What::Exit && trace_.modules[e.number].returns)
+        coordinator_.fetch_sub_module(e.number, true);
       if (e.what == ZeroEvent::What::Enter && trace_.modules[e.number].differentiable)
         coordinator_.release_sub_module(e.number);
       if (e.what != ZeroEvent::What::Compute) continue;
       Stretch t;
-      for (std::size_t l = e.number + e.layers; l-- > e.number;)
+      bool any = job_.w.frozen.empty();
+      for (std::size_t l = e.number + e.layers; l-- > e.number;) {
         t.add(job_.timed.times.layers[l].backward, job_.timed.times.layers[l].host_backward);
-      compute(kLayerBackward, e.number, t);
+        any = any || differentiated_[l];
+      }
+      if (any) compute(kLayerBackward, e.number, t);
       s_->b.activations(job_.memory.backward(e.number, e.number + e.layers));
       for (std::size_t l = e.number; l < e.number + e.layers; ++l)
         for (TensorIndex g : gradients_[l])
@@ -248,6 +256,7 @@ class Zero3Lowering {
   ZeroJob job_;
   const int accumulation_steps_;
   const ZeroTrace trace_;
+  const std::vector<bool> differentiated_;  // by layer
   ZeroCoordinator coordinator_;
   const Zero3Offload offload_;
   std::vector<std::vector<TensorIndex>> gradients_;  // that are complete in a layer's backward

@@ -81,11 +81,11 @@ ZeroCoordinator::ZeroCoordinator(ZeroJob& job, const ZeroTrace& trace)
     : job_(job),
       trace_(trace),
       secondary_ranks_(secondary_ranks(job.zero, job.ranks)),
-      has_secondary_(job.w.tensors.size()),
-      status_(job.w.tensors.size(), Status::Partitioned),
-      inflight_(job.w.tensors.size(), kNotInflight),
-      active_(job.w.tensors.size()),
-      most_recent_(job.w.tensors.size(), kNever) {}
+      has_secondary_(job.w.parameters()),
+      status_(job.w.parameters(), Status::Partitioned),
+      inflight_(job.w.parameters(), kNotInflight),
+      active_(job.w.parameters()),
+      most_recent_(job.w.parameters(), kNever) {}
 
 void ZeroCoordinator::begin_step(ZeroStep& s) {
   s_ = &s;
@@ -143,13 +143,24 @@ void ZeroCoordinator::all_gather(std::set<TensorIndex> tensors) {
     std::vector<TensorIndex> of_kind;  // in order of registration
     for (TensorIndex t : tensors)
       if (has_secondary_[t] == from_secondary) of_kind.push_back(t);
-    if (!of_kind.empty()) gather(std::move(of_kind), from_secondary);
+    // One for each type, in the order in which these come (_all_gather_dtype); what is quantised is
+    // of one.
+    while (!of_kind.empty()) {
+      const DType type = job_.type_of(of_kind.front());
+      const auto other = std::stable_partition(of_kind.begin(), of_kind.end(), [&](TensorIndex t) {
+        return job_.type_of(t) == type || job_.zero.zero_quantized_weights;
+      });
+      gather({of_kind.begin(), other}, from_secondary);
+      of_kind.erase(of_kind.begin(), other);
+    }
   }
 }
 
 void ZeroCoordinator::gather(std::vector<TensorIndex> tensors, bool from_secondary) {
   Gathering g;
   g.tensors = std::move(tensors);
+  const DType type = job_.type_of(g.tensors.front());
+  const std::int64_t size = element_size(type);
   std::int64_t whole = 0;
   std::int64_t shards = 0;
   std::int64_t own = 0;
@@ -162,25 +173,25 @@ void ZeroCoordinator::gather(std::vector<TensorIndex> tensors, bool from_seconda
   }
   available_ += whole;
   if (job_.ranks > 1) {
-    g.bucket = s_->bucket(g.tensors, whole, shards * job_.ranks);
+    g.bucket = s_->bucket_of(type, g.tensors, whole, shards * job_.ranks);
     const bool away = job_.zero.offload_param;
-    if (away) bring_shards(*s_, job_, g.bucket, job_.size * own, std::ssize(g.tensors));
+    if (away) bring_shards(*s_, job_, g.bucket, size * own, std::ssize(g.tensors));
     if (g.tensors.size() > 1) {
-      s_->copy(ZeroStep::kGather, kShards, g.bucket, 2 * job_.size * own);
-      if (away) s_->b.release(Holds::Temporaries, job_.size * own);
+      s_->copy(ZeroStep::kGather, kShards, g.bucket, 2 * size * own);
+      if (away) s_->b.release(Holds::Temporaries, size * own);
     }
     const bool quantised = job_.zero.zero_quantized_weights;
     if (quantised) quantise(g, own, from_secondary ? secondary_ranks_ : job_.ranks);
     g.op = s_->collective(
         ZeroStep::kGather, backward_ ? kFetchAgain : kFetch, g.bucket,
-        (quantised ? 1 : job_.size) * shards * job_.ranks, quantised ? DType::UInt8 : job_.type,
+        (quantised ? 1 : size) * shards * job_.ranks, quantised ? DType::UInt8 : type,
         from_secondary ? group_lane(job_, kSecondaryGroup) : world_lane(job_), true);
     if (from_secondary) s_->b.step.ops[g.op].group = kSecondaryGroup;
     if (quantised) gather_scales(g, from_secondary);
     if (away && g.tensors.size() == 1)  // NCCL's stream reads it
-      s_->b.release(Holds::Temporaries, job_.size * own, g.op, true);
+      s_->b.release(Holds::Temporaries, size * own, g.op, true);
     for (TensorIndex t : g.tensors)
-      if (!persistent(t)) s_->b.allocate(Holds::Gathered, job_.size * job_.elements(t));
+      if (!persistent(t)) s_->b.allocate(Holds::Gathered, job_.size_of(t) * job_.elements(t));
   }
   gatherings_.push_back(std::move(g));
 }
@@ -212,7 +223,7 @@ void ZeroCoordinator::dequantise(const Gathering& g) {
 
 void ZeroCoordinator::keep_secondary(TensorIndex t) {
   if (secondary_ranks_ < 2 || has_secondary_[t]) return;
-  const std::int64_t bytes = job_.size * secondary(t);
+  const std::int64_t bytes = job_.size_of(t) * secondary(t);
   s_->copy(ZeroStep::kMain, kSecondary, t, 2 * bytes);
   s_->b.allocate(Holds::Parameters, bytes);
   s_->host_waits(kAwaitSecondary, t, s_->position(ZeroStep::kMain));
@@ -222,7 +233,8 @@ void ZeroCoordinator::keep_secondary(TensorIndex t) {
 void ZeroCoordinator::invalidate_secondary() {
   for (std::size_t i = 0; i < has_secondary_.size(); ++i)
     if (has_secondary_[i])
-      s_->b.release(Holds::Parameters, job_.size * secondary(static_cast<TensorIndex>(i)));
+      s_->b.release(Holds::Parameters, job_.size_of(static_cast<TensorIndex>(i)) *
+                                           secondary(static_cast<TensorIndex>(i)));
   has_secondary_.assign(has_secondary_.size(), false);
 }
 
@@ -279,7 +291,7 @@ void ZeroCoordinator::release(TensorIndex t) {
   keep_secondary(t);
   status_[t] = Status::Partitioned;
   if (job_.ranks > 1 && !persistent(t))
-    s_->b.release(Holds::Gathered, job_.size * job_.elements(t));
+    s_->b.release(Holds::Gathered, job_.size_of(t) * job_.elements(t));
   available_ -= job_.elements(t);
 }
 
@@ -318,7 +330,7 @@ void ZeroCoordinator::gather_persistent() {
   std::int64_t tensors = 0;
   for (std::size_t i = 0; i < status_.size(); ++i)
     if (auto t = static_cast<TensorIndex>(i); job_.zero.offload_param && persistent(t))
-      brought += job_.size * shard(t), ++tensors;
+      brought += job_.size_of(t) * shard(t), ++tensors;
   if (tensors > 0) bring_persistent_shards(*s_, job_, brought, tensors);
   for (std::size_t i = 0; i < status_.size(); ++i) {
     auto t = static_cast<TensorIndex>(i);
@@ -326,8 +338,8 @@ void ZeroCoordinator::gather_persistent() {
     status_[t] = Status::Available;
     if (job_.ranks > 1)
       ops.push_back(s_->collective(ZeroStep::kMain, kPersistent, t,
-                                   job_.size * shard(t) * job_.ranks, job_.type, world_lane(job_),
-                                   true));
+                                   job_.size_of(t) * shard(t) * job_.ranks, job_.type_of(t),
+                                   world_lane(job_), true));
   }
   for (std::uint32_t op : ops) s_->wait(ZeroStep::kMain, op);
   if (!ops.empty()) s_->synchronize(kAwaitPersistent, kNoSubject);

@@ -42,7 +42,7 @@ std::span<const OpWord> zero_offload_words() {
 
 Held ZeroOffload::resident() const {
   Held held = strategy::resident(job_.w, 0, 0);
-  of(held, Holds::Parameters) = job_.w.elements() * job_.size;
+  of(held, Holds::Parameters) = job_.w.elements() * job_.size + job_.w.frozen_bytes().count;
   std::int64_t largest = 0;
   for (const Tensor& t : job_.w.tensors) largest = std::max(largest, t.elements());
   of(held, Holds::Buckets) = largest * job_.size;

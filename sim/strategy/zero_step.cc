@@ -61,6 +61,7 @@ ZeroJob::ZeroJob(const TimedWorkload& t, const Plan& plan)
       size(element_size(type)),
       program(empty_program(t, plan)),
       memory(w, false, t.winograd) {
+  if (zero.stage == 3) name_frozen(program, w);
   program.activations_known = memory.known();
   if (overlaps) program.streams.push_back("reduce");
   if (overlaps && zero.stage == 3) program.streams.push_back("all_gather");
@@ -138,11 +139,17 @@ void ZeroStep::synchronize(const OpWord& word, std::uint32_t subject) {
 
 std::uint32_t ZeroStep::bucket(std::vector<TensorIndex> tensors, std::int64_t elements,
                                std::int64_t padded, std::vector<Bucket::Slice> slices) {
+  return bucket_of(job_.type, std::move(tensors), elements, padded, std::move(slices));
+}
+
+std::uint32_t ZeroStep::bucket_of(DType type, std::vector<TensorIndex> tensors,
+                                  std::int64_t elements, std::int64_t padded,
+                                  std::vector<Bucket::Slice> slices) {
   Bucket bucket;
   bucket.tensors = std::move(tensors);
-  bucket.dtype = job_.type;
-  bucket.bytes = {elements * job_.size};
-  bucket.wire_bytes = {padded * job_.size};
+  bucket.dtype = type;
+  bucket.bytes = {elements * element_size(type)};
+  bucket.wire_bytes = {padded * element_size(type)};
   bucket.slices = std::move(slices);
   b.step.buckets.push_back(std::move(bucket));
   return static_cast<std::uint32_t>(b.step.buckets.size() - 1);

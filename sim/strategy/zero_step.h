@@ -45,7 +45,11 @@ struct ZeroJob {
   Program program;
   const ModelMemory memory;
   ZeroJob(const TimedWorkload& timed, const Plan& plan);
-  std::int64_t elements(TensorIndex t) const { return w.tensors[t].elements(); }
+  // `t`: of Workload::parameter.
+  std::int64_t elements(TensorIndex t) const { return w.parameter(t).elements(); }
+  // Of an element as it is kept and gathered: a frozen one has its own type.
+  DType type_of(TensorIndex t) const { return w.is_frozen(t) ? w.parameter(t).dtype : type; }
+  std::int64_t size_of(TensorIndex t) const { return element_size(type_of(t)); }
 };
 
 // What is put on a stream begins after all that the stream waits for.
@@ -72,6 +76,9 @@ class ZeroStep {
   // The next bucket, of so many elements of its tensors.
   std::uint32_t bucket(std::vector<TensorIndex> tensors, std::int64_t elements, std::int64_t padded,
                        std::vector<Bucket::Slice> slices = {});
+  // Of tensors of one type, which need not be that of gradients.
+  std::uint32_t bucket_of(DType type, std::vector<TensorIndex> tensors, std::int64_t elements,
+                          std::int64_t padded, std::vector<Bucket::Slice> slices = {});
 
   // ThroughputTimer.stop(): from its third step on.
   void end_micro_step();

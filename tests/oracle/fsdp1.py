@@ -10,7 +10,7 @@ backward) and keeps streams, events and memory as the hooks leave them.
   fsdp1.py --self-test          closed forms
 
 A question: {"version": "1.13"|"2.7", "world_size": N, "units": [{"unit", "tensors", "elements"}] in
-module order, the root first, "forward": [["enter", unit] | ["compute", name] | ["exit", unit] ...],
+module order, the root first (one whose parameters are frozen says "requires_grad": false), "forward": [["enter", unit] | ["compute", name] | ["exit", unit] ...],
 "steps": K, and any knob of KNOBS}.
 
 How a backward follows from a forward: autograd runs nodes in reverse order of their creation. So it
@@ -20,7 +20,8 @@ parameter is complete. 1.13 makes the views where the unit's forward begins, 2.7
 unsharded in a forward: with forward_prefetch, one unit early. Units whose forwards end with nothing
 computed between share one output tensor, and its hooks fire in the order in which they were
 registered, the inner unit's first. Not here: units that are used twice in a forward, activation
-checkpoints, parameters without a gradient, `optim_in_backward`; of `cpu_offload`, which is
+checkpoints, parameters that get no gradient though they require one, units of mixed trainability,
+`optim_in_backward`; of `cpu_offload`, which is
 CPUOffload(offload_params=True), NO_SHARD and clipping.
 """
 import json
@@ -154,6 +155,16 @@ DIFFERENCES = [
         ),
     ),
     (
+        "frozen_hook",
+        "none",
+        "of inputs",
+        "a unit whose parameters are frozen is resharded at the end: _wait_for_post_backward",
+        (
+            "_runtime_utils.py _register_post_backward_reshard_only_hook: when the gradients of its"
+            " inputs are there"
+        ),
+    ),
+    (
         "views",
         "at forward",
         "at unshard",
@@ -224,6 +235,8 @@ class Unit:
         self.name = described["unit"]
         self.tensors = described["tensors"]
         self.elements = described["elements"]
+        self.requires_grad = described.get("requires_grad", True)
+        self.given = self.returned = True  # does what it is given, what it returns, need a gradient?
         self.dtype = described.get("dtype", question.dtype)
         self.compute_dtype = question.param_dtype or self.dtype
         self.reduce_dtype = question.reduce_dtype or question.param_dtype or self.dtype
@@ -545,7 +558,7 @@ class Rank:
         if u.name not in self.post_order:
             self.post_order.append(u.name)
         self.reshard(u, u.name != self.q.root and self.q.frees_after_forward)
-        u.needs_backward = True
+        u.needs_backward = u.returned
         u.ran_pre_backward = False
 
     def forward(self):
@@ -557,20 +570,30 @@ class Rank:
                     u.prefetched = False
         self.optimizer_before_this()
         self.trace = []
+        gradient, inside = False, []  # has what was computed so far one? open units
         for what, name in q.forward:
-            if what != "enter":
-                self.trace.append([what, name])
             if what == "enter":
-                self.before_forward(q.units[name])
+                u = q.units[name]
+                inside.append(u)
+                u.given = gradient
+                self.before_forward(u)
+                if self.is_frozen(u) and gradient and q.is_("frozen_hook", "of inputs"):
+                    self.trace.append(["given", name])
             elif what == "exit":
-                self.after_forward(q.units[name])
+                u = inside.pop()
+                u.returned = gradient
+                self.trace.append([what, name])
+                self.after_forward(u)
             else:
                 d.issue("compute", f"fwd/{name}", kernel="compute", module=name)
+                gradient = gradient or bool(inside[-1].tensors and inside[-1].requires_grad)
+                if gradient:
+                    self.trace.append([what, name])
 
     # --- backward
     def before_backward(self, u):
         q, d = self.q, self.device
-        if u.ran_pre_backward or not u.tensors:
+        if u.ran_pre_backward or not u.tensors or not u.returned:
             return
         self.bring(u)
         d.wait("compute", self.unshard_stream)
@@ -583,6 +606,12 @@ class Rank:
             u.gradient = None
         u.ran_pre_backward = True
         d.mark("pre_backward", u.name)
+
+    def is_frozen(self, u):
+        return bool(u.tensors) and not u.requires_grad
+
+    def frees_in_backward(self):
+        return self.q.sharded and (self.sync or self.q.frees_after_forward)
 
     def gradients_arrive(self, u):
         q, d = self.q, self.device
@@ -623,11 +652,11 @@ class Rank:
 
     def after_backward(self, u):
         q, d = self.q, self.device
-        if not u.tensors:
+        if not u.tensors or self.is_frozen(u):
             return
         self.gradients_arrive(u)
         d.mark("post_backward", u.name)
-        self.reshard(u, q.sharded and (self.sync or q.frees_after_forward))
+        self.reshard(u, self.frees_in_backward())
         self.prefetch(u, "BACKWARD_POST")
         if self.sync:
             self.reduce(u)
@@ -766,10 +795,14 @@ class Rank:
     def backward(self):
         q, d = self.q, self.device
         ending = []  # units whose forwards ended here, innermost last
+        given = []  # frozen units whose inputs are of here
         trace, self.trace = self.trace, None
         for what, name in reversed(trace):
             if what == "exit":
                 ending.append(q.units[name])
+                continue
+            if what == "given":
+                given.append(q.units[name])
                 continue
             for u in reversed(ending):  # hooks of one tensor, in order of registration
                 self.before_backward(u)
@@ -777,6 +810,10 @@ class Rank:
             if what == "views":
                 self.after_backward(q.units[name])
             else:
+                for u in reversed(given):  # of the same tensors, registered later
+                    self.reshard(u, self.frees_in_backward())
+                    self.prefetch(u, "BACKWARD_POST")
+                given = []
                 d.issue("compute", f"bwd/{name}", kernel="compute", module=name)
         if self.sync:
             d.wait("compute", "post_backward")
@@ -786,6 +823,12 @@ class Rank:
                 d.wait("compute", "compute")
             if q.cpu_offload:
                 self.await_gradients()
+        for u in q.units.values():
+            # Asks whether its flat parameter is its shard: where backward did not come it is, unless
+            # original parameters are views of the whole one.
+            views = q.use_orig_params and not q.frees_after_forward
+            if self.is_frozen(u) and u.unsharded and (u.ran_pre_backward or views):
+                self.reshard(u, self.frees_in_backward())
         self.first = False
         self.post_order = []
         for u in q.units.values():
@@ -884,7 +927,7 @@ class Rank:
         d.mark("step", None)
         if q.clip_grad_norm:
             self.clip()
-        held = [u for u in q.units.values() if u.tensors]
+        held = [u for u in q.units.values() if u.tensors and u.requires_grad]
         if q.cpu_offload:
             d.host_op("host_optimizer", elements=sum(u.shard for u in held))
         else:

@@ -19,7 +19,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import fsdp2  # noqa: E402
-from fsdp_lowered import ROOT, differences, issued, lowered, units_and_forward  # noqa: E402
+from fsdp_lowered import (  # noqa: E402
+    ROOT,
+    differences,
+    issued,
+    lowered,
+    units_and_forward,
+    with_frozen,
+)
 
 LAST = {"pytorch": "2.13"}
 HALVES = {"param_dtype": "bfloat16", "reduce_dtype": "float32"}
@@ -106,8 +113,10 @@ def question(workload, ranks, knobs):
             {
                 "unit": u["unit"],
                 "parameters": [
-                    [f"{u['part_of'][name]}.{i}", shape]
-                    for i, (name, shape) in enumerate(zip(u["tensors"], u["shapes"]))
+                    [f"{u['part_of'][name]}.{i}", shape, dtype, trained]
+                    for i, (name, shape, dtype, trained) in enumerate(
+                        zip(u["tensors"], u["shapes"], u["dtypes"], u["trained"])
+                    )
                 ],
             }
             for u in units
@@ -326,7 +335,33 @@ def main():
         return self_test(ddpsim)
     with tempfile.TemporaryDirectory() as folder:
         last = (ends_in_a_block(folder), 8, {"reshard_after_forward": True, **LAST})
-        return compare(ddpsim, [*CASES, last])
+        return compare(ddpsim, [*CASES, last, *frozen_cases(folder)])
+
+
+def frozen_cases(folder):
+    """Frozen units, the first ones too; units of which some parameters are frozen, in their own
+    dtype."""
+    first = ("transformer.wte", "transformer.wpe", *(f"transformer.h.{i}." for i in range(4)))
+    units = with_frozen(folder, "units", lambda n: int(n.startswith((*first, "transformer.h.9."))))
+    mixed = with_frozen(folder, "mixed", lambda n: int(".attn." in n or n.startswith(first)))
+    typed = with_frozen(folder, "typed", lambda n: int(".mlp." in n or "wpe" in n), "bfloat16")
+    front = with_frozen(folder, "front", lambda n: int(n.startswith(first)))
+    return [
+        (units, 8, {}),
+        (units, 8, {"reshard_after_forward": False, **LAST}),
+        (units, 8, {"pytorch": "2.12", "forward_prefetch_units": 2, "backward_prefetch_units": 2}),
+        (units, 16, {"shard_degree": 8, **NO_SYNC, **HALVES, "pytorch": "2.11"}),
+        (units, 1, LAST),
+        (mixed, 8, {}),
+        (mixed, 6, {**NO_SYNC, "pytorch": "2.12"}),
+        (mixed, 8, {**HALVES, **LAST}),
+        (typed, 8, LAST),
+        (typed, 8, {**HALVES, "pytorch": "2.11"}),
+        (typed, 16, {"reshard_after_forward": 8, "param_dtype": "bfloat16", **LAST}),
+        (front, 8, {}),
+        (front, 8, {"reshard_after_forward": False}),
+        (front, 7, {"reshard_after_forward": True, **LAST}),
+    ]
 
 
 def compare(ddpsim, cases):

@@ -524,6 +524,7 @@ def record(
     no_sync=False,
     clip=False,
     hosts_of=None,
+    frozen=(),
     **knobs,
 ):
     api, cls, handle_of, names_of, lazy_init = fsdp
@@ -533,6 +534,8 @@ def record(
     on_host.clear()
     now.update(unit=None, prefetch=False, gradient=None)
     model = Model()
+    for name, p in model.named_parameters():
+        p.requires_grad_(not name.startswith(tuple(frozen)))
     names = [name for name, _ in model.named_parameters()]
     parameters = [[name, p.numel(), "float32"] for name, p in model.named_parameters()]
     for name, module in model.named_modules():
@@ -581,12 +584,14 @@ def record(
                 "tensors": tensors,
                 "unsharded_elements": handle.flat_param._unpadded_unsharded_size.numel(),
                 "sharded_elements": handle.flat_param.numel(),
+                **({} if handle.flat_param.requires_grad else {"requires_grad": False}),
             }
         )
     lazy_init(model)
     if offloads:
         offload([m for m in model.modules() if isinstance(m, cls)], unit_of)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=0.001)
     steps = []
     for number in range(4):
         phases = {"forward": [], "backward": [], "step": []}
@@ -683,6 +688,22 @@ def main():
     of("nested_fwdpf_post", wrap="nested", **ahead, **post)
     of("root_only", wrap="none", **pre)
     of("acc3", micro=3, **pre)
+    of("frozen_unit", frozen=["h.1."], **pre)
+    of("frozen_units", frozen=["h.1.", "h.2."], limit_all_gathers=True, **bf16, **pre)
+    of("frozen_unit_fwdpf_post", frozen=["h.2."], **ahead, **post)
+    of("frozen_unit_acc3_nosync", frozen=["h.1."], micro=3, no_sync=True, **pre)
+    of("frozen_gradop", frozen=["h.0.", "h.2."], sharding_strategy="SHARD_GRAD_OP", **pre)
+    of("frozen_noshard", frozen=["h.1."], sharding_strategy="NO_SHARD", **pre)
+    of("frozen_inside", wrap="nested", frozen=["h.1.fc", "h.2.out", "head"], **pre)
+    of("frozen_root", frozen=["inp", "ln_f", "head"], **pre)
+    of("frozen_front", frozen=["inp", "h.0.", "ln_f", "head"], **pre)
+    of(
+        "frozen_front_gradop",
+        frozen=["inp", "h.0.", "ln_f", "head"],
+        sharding_strategy="SHARD_GRAD_OP",
+        **ahead,
+        **post,
+    )
     of("acc3_nosync", micro=3, no_sync=True, limit_all_gathers=True, **pre)
     of(
         "acc3_nosync_gradop_fwdpf",

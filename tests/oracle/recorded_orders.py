@@ -95,7 +95,12 @@ def question_of(recording):
     dtypes = {p[2] for p in recording["parameters"]}
     sizes[-1] = sizes[0]  # a tied embedding that wrapping by size untied
     units = [
-        {"unit": u["unit"], "tensors": u["tensors"], "elements": [sizes[t] for t in u["tensors"]]}
+        {
+            "unit": u["unit"],
+            "tensors": u["tensors"],
+            "elements": [sizes[t] for t in u["tensors"]],
+            "requires_grad": u.get("requires_grad", True),
+        }
         for u in recording["units_in_module_order"]
     ]
     if units[0]["unit"] != "(root)":

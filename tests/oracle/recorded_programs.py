@@ -101,6 +101,21 @@ for _ in range(8):
     model(torch.randn(2, 100)).sum().backward()
     optimizer.step()
 """
+FROZEN = """
+import torch, torch.distributed as dist
+dist.init_process_group("nccl")
+torch.manual_seed(0)
+model = torch.nn.Sequential(*(torch.nn.Linear(300, 300) for _ in range(12)))
+for i in (0, 1, 4, 5, 9):
+    model[i].requires_grad_(False)
+model[7].bias.requires_grad_(False)
+model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1)
+optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.01)
+for _ in range(8):
+    optimizer.zero_grad(set_to_none=False)
+    model(torch.randn(2, 300)).sum().backward()
+    optimizer.step()
+"""
 SHARDS = """
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -258,6 +273,21 @@ def against_described(ddpsim, folder, name):
     expect(f"{name}, described", whole and not rest, same.stdout + same.stderr)
 
 
+def of_frozen(ddpsim, folder):
+    """No collective of a step carries a frozen parameter, and the described one makes the same."""
+    done, program = record(folder, FROZEN)
+    expect("frozen", program is not None, done.stderr)
+    if not program:
+        return
+    frozen = {f"{i}.{kind}" for i in (0, 1, 4, 5, 9) for kind in ("weight", "bias")} | {"7.bias"}
+    carried = {t for s in program["steps"] for o in comm(s) for t in o["tensors"]}
+    trained = {f"{i}.{k}" for i in range(12) for k in ("weight", "bias")} - frozen
+    expect("frozen", carried == trained, sorted(carried ^ trained))
+    against_described(ddpsim, folder, "frozen")
+    said = json.loads((folder / "described.json").read_text())
+    expect("frozen", {t["name"] for t in said["frozen"]} == frozen, said["frozen"])
+
+
 def predicted(ddpsim, folder, cluster):
     """Of what was recorded last."""
     return subprocess.run(
@@ -334,6 +364,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as temporary:
         against_lowered(sys.argv[1], Path(temporary))
+        of_frozen(sys.argv[1], Path(temporary))
         of_other_systems(sys.argv[1], Path(temporary))
         refusals(Path(temporary))
     for f in failures:

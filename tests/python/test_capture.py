@@ -61,8 +61,9 @@ class SmallCnn(nn.Module):
 
 def check_workload(test: unittest.TestCase, w: Dict[str, Any]) -> None:
     """The rules of sim/FORMATS.md for a captured workload."""
+    frozen = w.get("frozen", [])
     test.assertEqual(
-        set(w),
+        set(w) - {"frozen"},
         {
             "schema",
             "name",
@@ -87,14 +88,15 @@ def check_workload(test: unittest.TestCase, w: Dict[str, Any]) -> None:
     test.assertEqual(set(w["optimizer"]), {"name", "momentum", "weight_decay", "foreach", "fused"})
     test.assertIn(w["optimizer"].pop("name"), ("sgd", "adam", "adamw"))
     test.assertTrue(all(isinstance(v, bool) for v in w["optimizer"].values()))
-    for t in w["tensors"] + w["buffers"]:
+    for t in w["tensors"] + frozen + w["buffers"]:
         test.assertEqual(set(t), {"name", "shape", "dtype"})
         test.assertTrue(all(type(n) is int for n in t["shape"]))
         test.assertIn(
             t["dtype"],
             ("float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"),
         )
-    test.assertEqual(len({t["name"] for t in w["tensors"]}), len(w["tensors"]))
+    parameters = w["tensors"] + frozen
+    test.assertEqual(len({t["name"] for t in parameters}), len(parameters))
     test.assertEqual(len(set(w["arrival"])), len(w["arrival"]))
     test.assertTrue(set(w["arrival"]) <= set(range(len(w["tensors"]))))
     t = w["times"]

@@ -195,6 +195,12 @@ TEST(Trace, NumbersOfAutogradSayWhichLayerIsWhere) {
   EXPECT_EQ(w.layers[1].time.name, "norm");
   EXPECT_EQ(w.layers[1].tensors, (std::vector<TensorIndex>{0, 1, 2}));
   EXPECT_EQ(w.layers[1].time.forward, us(170));
+  // What is frozen, beside what is named most alike.
+  model.frozen = {{"fc.base", {4, 16}, DType::BFloat16}, {"norm.scale", {16}, DType::Float32}};
+  w = analysis::workload_of(t, {.name = "w", .model = &model}, "");
+  EXPECT_EQ(w.workload.frozen.size(), 2u);
+  EXPECT_EQ(w.layers[0].frozen, (std::vector<TensorIndex>{0}));
+  EXPECT_EQ(w.layers[1].frozen, (std::vector<TensorIndex>{1}));
   // Without names, what one operator uses is a layer.
   w = analysis::workload_of(t, {.name = "w"}, "");
   ASSERT_EQ(w.layers.size(), 2u);

@@ -222,7 +222,16 @@ void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text
 
 std::string batch_text(const Workload& w) {
   std::string sequence = w.sequence > 0 ? fmt::format(", sequence {}", w.sequence) : "";
-  return fmt::format("batch {} per rank{}", w.batch, sequence);
+  return fmt::format("batch {} per rank{}{}", w.batch, sequence, frozen_text(w));
+}
+
+std::string frozen_text(const Workload& w) {
+  if (w.frozen.empty()) return {};
+  const auto n = static_cast<double>(w.frozen_elements());
+  const std::string count = n >= 1e9   ? fmt::format("{:.3g} billion", n / 1e9)
+                            : n >= 1e6 ? fmt::format("{:.3g} million", n / 1e6)
+                                       : fmt::format("{:.0f}", n);
+  return fmt::format(", {} of {} frozen parameters", to_string(w.frozen_bytes()), count);
 }
 
 std::string loop_text(const Workload& w) {

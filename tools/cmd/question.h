@@ -95,6 +95,8 @@ struct Loaded {
 };
 // "batch 32 per rank, sequence 128"
 std::string batch_text(const Workload& w);
+// ", 6.50 GiB of 3.49 billion frozen parameters"; nothing where there are none.
+std::string frozen_text(const Workload& w);
 // ", GradScaler, clipped": what the workload's loop does beside the optimizer.
 std::string loop_text(const Workload& w);
 // "NCCL 2.26, NCCL_ALGO=allreduce:tree": what the plan sets of NCCL; "" = nothing. `without`: keys

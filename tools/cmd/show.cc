@@ -45,6 +45,9 @@ std::string workload_text(const Workload& w) {
   out += row("parameters",
              fmt::format("{} tensors, {}; {} of them in the order of arrival", w.tensors.size(),
                          to_string(w.gradient_bytes()), w.arrival.size()));
+  if (!w.frozen.empty())
+    out += row("frozen", fmt::format("{} tensors, {}; held, never reduced nor updated",
+                                     w.frozen.size(), to_string(w.frozen_bytes())));
   out += row("buffers", std::to_string(w.buffers.size()));
   if (!captured) return out + row("layers", std::to_string(w.layers.size()));
   return out + row("step", "forward " + ms(w.times.forward) + ", backward " + ms(w.times.backward) +

@@ -79,6 +79,7 @@ DTYPES = {
     getattr(torch, n): n
     for n in ("float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool")
 }
+ELEMENT_SIZES = {n: torch.empty(0, dtype=dtype).element_size() for dtype, n in DTYPES.items()}
 
 Workload = Dict[str, Any]
 LossFn = Callable[..., Tensor]
@@ -712,9 +713,18 @@ def module_table(
     ]
 
 
-def layer_owners(step: Step) -> Dict[nn.Module, Tuple[str, List[int]]]:
-    """Name and parameters of the modules that forward calls: a parameter belongs to the innermost
-    one that is called and holds it."""
+class Owner(NamedTuple):
+    """A module that forward calls: its name, and its parameters that require a gradient and that
+    require none."""
+
+    name: str
+    tensors: List[int]
+    frozen: List[int]
+
+
+def layer_owners(step: Step) -> Dict[nn.Module, Owner]:
+    """Of the modules that forward calls: a parameter belongs to the innermost one that is called
+    and holds it."""
     modules = dict(step.model.named_modules())
     called: Set[nn.Module] = set()
     handles = [m.register_forward_pre_hook(lambda m, _: called.add(m)) for m in modules.values()]
@@ -724,13 +734,17 @@ def layer_owners(step: Step) -> Dict[nn.Module, Tuple[str, List[int]]]:
         for handle in handles:
             handle.remove()
     index = {id(p): i for i, p in enumerate(step.parameters)}
-    owners: Dict[nn.Module, Tuple[str, List[int]]] = {}
+    of_frozen = {id(p): i for i, (_, p) in enumerate(named_frozen(step.model))}
+    owners: Dict[nn.Module, Owner] = {}
     for name, module in modules.items():
         mine = [index[id(p)] for p in module._parameters.values() if id(p) in index]
-        while mine and name and modules[name] not in called:
+        frozen = [of_frozen[id(p)] for p in module._parameters.values() if id(p) in of_frozen]
+        while (mine or frozen) and name and modules[name] not in called:
             name = name.rpartition(".")[0]
-        if mine and modules[name] in called:
-            owners.setdefault(modules[name], (name or "(model)", []))[1].extend(mine)
+        if (mine or frozen) and modules[name] in called:
+            owner = owners.setdefault(modules[name], Owner(name or "(model)", [], []))
+            owner.tensors.extend(mine)
+            owner.frozen.extend(frozen)
     return owners
 
 
@@ -739,7 +753,7 @@ def layer_table(step: Step, repeats: int, times: Dict[str, Any]) -> List[Dict[st
     instrumented forward, median over passes, times the plain one. RuntimeError: it cannot be told.
     """
     owners = layer_owners(step)
-    left = set(range(len(step.parameters))) - {i for _, mine in owners.values() for i in mine}
+    left = set(range(len(step.parameters))) - {i for o in owners.values() for i in o.tensors}
     if left:
         raise RuntimeError(f"forward calls no module that owns parameter {min(left)}")
     passes = step.run_layers(owners, repeats + 1)[1:]
@@ -763,7 +777,12 @@ def layer_table(step: Step, repeats: int, times: Dict[str, Any]) -> List[Dict[st
             [p.host for p in alone], [p.host_total for p in alone], times["host_forward_ps"]
         )
     return [
-        {"name": owners[m][0], "tensors": sorted(owners[m][1]), **dict(zip(columns, values))}
+        {
+            "name": owners[m].name,
+            "tensors": sorted(owners[m].tensors),
+            **({"frozen": sorted(owners[m].frozen)} if owners[m].frozen else {}),
+            **dict(zip(columns, values)),
+        }
         for m, *values in zip(passes[0].order, *columns.values())
     ]
 
@@ -1030,6 +1049,17 @@ def describe_tensors(named: Sequence[Tuple[str, Tensor]]) -> List[Dict[str, Any]
     return [{"name": n, "shape": list(t.shape), "dtype": DTYPES[t.dtype]} for n, t in named]
 
 
+def named_frozen(model: nn.Module) -> List[Tuple[str, Tensor]]:
+    """Parameters that require no gradient: those of a frozen backbone, beneath adapters."""
+    return [(n, p) for n, p in model.named_parameters() if not p.requires_grad]
+
+
+def describe_frozen(model: nn.Module) -> Dict[str, Any]:
+    """The section `frozen`, where there are any."""
+    frozen = named_frozen(model)
+    return {"frozen": describe_tensors(frozen)} if frozen else {}
+
+
 def cpu_name() -> str:
     with contextlib.suppress(OSError):
         for line in (
@@ -1077,7 +1107,7 @@ def describe_source() -> Dict[str, Any]:
 
 def detect_precision(parameters: Sequence[Tensor], device: torch.device) -> str:
     halves = {torch.bfloat16: "bf16", torch.float16: "fp16"}
-    largest = max(parameters, key=lambda p: p.numel())
+    largest = max((p for p in parameters if p.is_floating_point()), key=lambda p: p.numel())
     if largest.dtype in halves:
         return halves[largest.dtype]
     # Convolutions alone run in TF32 by PyTorch's default: that is what fp32 means (sim/MODEL.md
@@ -1148,7 +1178,7 @@ def capture(
         raise CaptureError(
             f"precision '{precision}' is unknown; it must be one of {', '.join(PRECISIONS)}"
         )
-    precision = precision or detect_precision(parameters, device)
+    precision = precision or detect_precision(list(model.parameters()), device)
     if optimizer is None:
         optimizer = torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
     workload: Workload = {
@@ -1162,6 +1192,7 @@ def capture(
         "source": describe_source(),
         "optimizer": describe_optimizer(optimizer, optimizer_name, device),
         "tensors": describe_tensors(named),
+        **describe_frozen(model),
         "buffers": describe_tensors(list(model.named_buffers())),
     }
     step = Step(model, args, targets, loss_fn, optimizer, precision, device, parameters)

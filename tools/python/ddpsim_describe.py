@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 import warnings
@@ -148,7 +149,9 @@ def describe(made: Made, args: argparse.Namespace) -> Described:
     moved_to_meta(made.model)
     batch = args.batch or first_batch(made.inputs)
     found = batches_of(made, batch, notes)
-    precision = args.precision or cap.detect_precision(trainable, torch.device("cpu"))
+    precision = args.precision or cap.detect_precision(
+        list(made.model.parameters()), torch.device("cpu")
+    )
     recipe: Dict[str, Any] = (
         {"model": args.model, "batch": batch, "image": args.image}
         if args.model
@@ -237,6 +240,7 @@ def workload_of(
         **({"loop": known["loop"]} if known.get("loop") else {}),
         "optimizer": known["optimizer"],
         "tensors": cap.describe_tensors(names),
+        **cap.describe_frozen(model),
         "buffers": cap.describe_tensors(list(model.named_buffers())),
         "arrival": found.traces[0].arrival,
         "layers": layers,
@@ -254,14 +258,13 @@ def describe_script(args: argparse.Namespace) -> Described:
     watch = ddpsim_script.run_script(args.script, args.arguments, args.ranks)
     asked, model = watch.asked, watch.model
     assert model is not None
-    trainable = [p for p in model.parameters() if p.requires_grad]
     optimizer = watch.optimizer or next(iter(watch.optimizers), None)
     if optimizer is None:
         raise CaptureError("the script makes no optimizer of torch.optim: use --factory")
     section = cap.describe_optimizer(optimizer, args.optimizer_name, GPU)
     halves = {torch.float16: "fp16", torch.bfloat16: "bf16"}
     precision = args.precision or halves.get(asked.halves or torch.float32)
-    precision = precision or cap.detect_precision(trainable, GPU)
+    precision = precision or cap.detect_precision(list(model.parameters()), GPU)
     notes = list(asked.notes)
     found = seen_batches(watch, notes)
     batch = args.batch or watch.samples()
@@ -357,6 +360,14 @@ def operations(flops: float) -> str:
     return f"{flops / 1e6:.3g} MFLOP"
 
 
+def frozen_text(workload: cap.Workload) -> str:
+    sizes = [(math.prod(t["shape"]), t["dtype"]) for t in workload.get("frozen", [])]
+    if not sizes:
+        return ""
+    held = sum(n * cap.ELEMENT_SIZES[dtype] for n, dtype in sizes)
+    return f" and {sum(n for n, _ in sizes):,} frozen ones ({held / 1e9:.3g} GB)"
+
+
 def says(found: Described) -> List[str]:
     """Sentences about a workload: its size, its notes, what was not known."""
     workload, traces = found
@@ -366,7 +377,7 @@ def says(found: Described) -> List[str]:
         for d in ("forward", "backward")
     )
     out = [
-        f"{sum(p.numel() for p in traces[0].parameters):,} parameters,"
+        f"{sum(p.numel() for p in traces[0].parameters):,} parameters{frozen_text(workload)},"
         f" {len(workload['layers'])} layers, batch {workload['batch']},"
         f" {operations(flops * workload['batch'])} a step"
     ]

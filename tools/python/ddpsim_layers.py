@@ -30,6 +30,7 @@ class Layer:
     last: int = 0  # its last operator
     names: List[str] = field(default_factory=list)
     name: str = ""
+    frozen: List[int] = field(default_factory=list)  # parameters without gradient that it reads
 
 
 def layers_of(found: Batches) -> List[Layer]:
@@ -59,6 +60,7 @@ def layers_of(found: Batches) -> List[Layer]:
                 [found.solve(i, lambda o, m=m: o.makes[m]) for m in range(3)],
                 last=i,
                 names=[op.name],
+                frozen=[found.traces[0].frozen[k] for k in op.reads if k in found.traces[0].frozen],
             )
             if op.kind == "embedding" and layer.forward.bytes.per == 0:
                 layer.kind = layer.label = "position_embedding"
@@ -98,6 +100,7 @@ def together(group: Sequence[Layer], kind: str) -> Layer:
     for layer in group:
         one.forward, one.backward = one.forward + layer.forward, one.backward + layer.backward
         one.tensors = layer.tensors + one.tensors
+        one.frozen = one.frozen + layer.frozen
         one.saves = [a + b for a, b in zip(one.saves, layer.saves)]
         one.names += layer.names
     one.makes = group[-1].makes
@@ -132,6 +135,7 @@ def as_batch_norm(group: Sequence[Layer]) -> Optional[Layer]:
     if group[0].names != ["add_"] or group[1].kind != "batch_norm" or not one_module(group):
         return None
     group[1].tensors += group[0].tensors
+    group[1].frozen += group[0].frozen
     return group[1]
 
 
@@ -142,7 +146,7 @@ def as_linear(group: Sequence[Layer]) -> Optional[Layer]:
         return None
     if product.kind != "linear" or bias.names[:1] not in (["add"], ["add_"]):
         return None
-    if not one_module(group) or not bias.tensors:
+    if not one_module(group) or not (bias.tensors or bias.frozen):
         return None
     one = together(group, "linear")
     one.sizes, one.kind = product.sizes, product.kind
@@ -321,6 +325,7 @@ def row(x: Layer, batch: int) -> Json:
         "class": class_of(x.kind),
         **({"op": op} if op else {}),
         "tensors": x.tensors,
+        **({"frozen": sorted(set(x.frozen))} if x.frozen else {}),
         "forward": forward,
         "backward": backward,
         "saves": [whole(s.per + s.fixed / batch) for s in x.saves],

@@ -180,6 +180,9 @@ class TimedModel(nn.Module):
             )
             for t in workload["tensors"]
         ]
+        for f in workload.get("frozen", []):
+            held = torch.zeros(f["shape"], dtype=getattr(torch, f["dtype"]))
+            self.place(f, nn.Parameter(held, requires_grad=False))
         for b in workload.get("buffers", []):
             self.place(b, torch.zeros(b["shape"], dtype=getattr(torch, b["dtype"])))
         ns = [round(factor * t / 1000) for t in times["ready_ps"]]

@@ -230,7 +230,7 @@ def fsdp1_knobs(given: Dict[str, Any]) -> Dict[str, Any]:
         out["sharding_strategy"] = str(given["sharding_strategy"]).lower()
     if "backward_prefetch" in given:
         out["backward_prefetch"] = str(given["backward_prefetch"]).lower()  # None: none
-    for name in ("forward_prefetch", "limit_all_gathers"):
+    for name in ("forward_prefetch", "limit_all_gathers", "use_orig_params"):
         if given.get(name) is not None:
             out[name] = bool(given[name])
     if getattr(given.get("cpu_offload"), "offload_params", False):

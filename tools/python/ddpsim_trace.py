@@ -78,6 +78,8 @@ class Tracer(WithoutMemory):
             )
         owned = [*model.parameters(), *model.buffers()]
         self.weights = {key_of(t) for t in owned}
+        frozen = [p for p in model.parameters() if not p.requires_grad]
+        self.frozen = {key_of(p): i for i, p in enumerate(frozen)}  # storages
         self.half: Dict[int, bool] = {}  # storages that have halves under autocast
         self.alive: Dict[int, Any] = {}  # storages, so that no address is used twice
         self.held: Set[Tuple[str, int]] = set()  # (mode, storage) that autograd keeps already
