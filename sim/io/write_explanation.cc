@@ -7,6 +7,7 @@ OrderedJson write_explanation(const predict::Explanation& e) {
   j["schema"] = "ddpsim.explanation/1";
   j["kind"] = "explain";
   j["step_ps"] = e.step.ps;
+  if (e.counted > 1) j["mean_of"] = {{"steps", e.counted}, {"last_ps", e.last.ps}};
   j["actor"] = e.actor;
   j["straggler"] = nullptr;
   if (e.straggler)
@@ -30,6 +31,9 @@ OrderedJson write_explanation(const predict::Explanation& e) {
                             {"begin_ps", b.begin.ps},
                             {"end_ps", b.end.ps},
                             {"exposed_ps", b.exposed.ps}});
+  j["other_communication"] = OrderedJson::array();
+  for (const auto& o : e.others)
+    j["other_communication"].push_back({{"name", o.name}, {"exposed_ps", o.exposed.ps}});
   j["exposed_communication_ps"] = e.exposed.ps;
   j["busiest_link"] = nullptr;
   if (!e.link.name.empty())

@@ -15,6 +15,8 @@ class Explainer {
   Explanation run() {
     Explanation out;
     out.step = played_.period();
+    out.counted = played_.counted();
+    out.last = played_.length();
     out.actor = played_.span(played_.last_class(), 0).actor;
     out.path = critical_path(played_, q_.scenario.plan.system);
     expose(out);
@@ -35,7 +37,7 @@ class Explainer {
   }
 
   void expose(Explanation& out) const {
-    const analysis::Summary summary = played_.summary();
+    const analysis::Summary& summary = played_.summary();
     out.exposed = summary.exposed_communication;
     auto times = summary.buckets.begin();
     for (std::uint32_t i = 0; i < played_.ops(); ++i)
@@ -51,6 +53,16 @@ class Explainer {
           {name, times->bytes, times->ready, times->begin, times->end, times->exposed});
       ++times;
     }
+    std::size_t other = 0;
+    for (std::uint32_t i = 0; i < played_.ops() && other < summary.others.size(); ++i) {
+      if (!is_communication(played_.op(i).kind) || carries_tensors(played_.op(i).kind)) continue;
+      if (summary.others[other].exposed.ps > 0)
+        out.others.push_back({name_of(played_.program(), played_.program().steady, i),
+                              summary.others[other].exposed});
+      ++other;
+    }
+    for (; other < summary.others.size(); ++other)  // of another step than the last
+      if (summary.others[other].exposed.ps > 0) out.others.push_back(summary.others[other]);
   }
 
   std::vector<Sensitivity> what_helps(const Question& q, const Options& options) const {

@@ -16,8 +16,7 @@ struct BucketExposure {
   std::string name;  // "bucket 3"
   std::int64_t bytes = 0;
   Duration ready, begin, end;
-  Duration exposed;  // as analysis::BucketTimes has it: buckets in flight or waiting together each
-                     // count it
+  Duration exposed;  // as analysis::BucketTimes has it
 };
 
 struct Sensitivity {
@@ -33,13 +32,16 @@ struct Straggler {
 };
 
 struct Explanation {
-  Duration step;
+  Duration step;                       // of several steps their mean; exposed times are, too
+  std::size_t counted = 1;             // steps
+  Duration last;                       // the last of them, whose path, tenths and times these are
   std::optional<Straggler> straggler;  // the slowest, if the step is measurably shorter without it
   int actor = 0;                       // the rank that ends last
   std::vector<PathPart> path;
   bool reduces = true;  // all of these are all-reduces of gradients
   std::vector<BucketExposure> buckets;
-  Duration exposed;  // communication of the step, as analysis::Summary has it
+  std::vector<analysis::OtherCommunication> others;  // that are exposed
+  Duration exposed;  // communication of the step, as analysis::Summary has it: the sum over both
   std::array<Decile, 10> deciles;
   LinkUse link;                          // the busiest of the step
   std::vector<Sensitivity> sensitivity;  // shortest step first

@@ -70,6 +70,11 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   std::string out = (markdown ? "**" : "") +
                     fmt::format("step {}: {}", to_string(e.step), decision(e)) +
                     (markdown ? "**" : "") + "\n\n";
+  if (e.counted > 1)
+    out += fmt::format(
+        "the step is the mean of {}; the path, the tenths and the times of "
+        "collectives are those of the last, {}\n\n",
+        e.counted, to_string(e.last));
   out += question + "\n\n";
   auto title = [&](const std::string& s) { out += markdown ? "### " + s + "\n\n" : s + "\n"; };
   title(fmt::format("what the step waits for, on rank {}, which ends last", e.actor));
@@ -78,6 +83,8 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   std::vector<predict::BucketExposure> exposed;
   for (const auto& b : e.buckets)
     if (share(b.exposed, e.step) > 0.001) exposed.push_back(b);
+  for (const auto& o : e.others)
+    if (share(o.exposed, e.step) > 0.001) exposed.push_back({o.name, -1, {}, {}, {}, o.exposed});
   std::stable_sort(exposed.begin(), exposed.end(),
                    [](const auto& a, const auto& b) { return a.exposed > b.exposed; });
   bool none = std::all_of(e.buckets.begin(), e.buckets.end(), [](const auto& b) {
@@ -88,7 +95,8 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
         : exposed.empty()
             ? fmt::format("all {} {} are hidden behind computation", e.buckets.size(), called)
             : fmt::format("{} of {} {} are exposed; communication that nothing hides: {}",
-                          exposed.size(), e.buckets.size(), called, to_string(e.exposed)));
+                          exposed.size(), e.buckets.size() + e.others.size(), called,
+                          to_string(e.exposed)));
   if (!exposed.empty()) {
     constexpr std::size_t kShown = 8;
     std::size_t widest = 14;
@@ -98,6 +106,10 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
     t.head({"", "bytes", "ready", "begin", "end", "exposed"});
     for (std::size_t i = 0; i < std::min(exposed.size(), kShown); ++i) {
       const auto& b = exposed[i];
+      if (b.bytes < 0) {  // no bucket: what it is exposed for is all that is known
+        t.row({b.name, "", "", "", "", to_string(b.exposed)});
+        continue;
+      }
       t.row({b.name, to_string(Bytes{b.bytes}), to_string(b.ready), to_string(b.begin),
              to_string(b.end), to_string(b.exposed)});
     }

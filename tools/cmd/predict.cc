@@ -187,7 +187,13 @@ io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets,
         j["heading"]["interval"].get<std::string>() + "; known error: " + known;
   j["summary"] = io::write_summary(p);
   j["exposed_ps"] = io::OrderedJson::array();
-  for (const analysis::BucketTimes& b : p.summary.buckets) j["exposed_ps"].push_back(b.exposed.ps);
+  j["exposed_at_ps"] = io::OrderedJson::array();
+  for (const analysis::BucketTimes& b : p.summary.buckets) {
+    j["exposed_ps"].push_back(b.exposed.ps);
+    j["exposed_at_ps"].push_back(io::OrderedJson::array());
+    for (const auto& at : b.exposed_at) j["exposed_at_ps"].back().push_back({at.begin, at.end});
+  }
+  j["shown_step_ps"] = p.run.steps.back().duration.ps;
   j["actor"] = p.summary.actor;
   j["run"] = io::page_run(p.run);
   if (p.memory) j["memory"] = io::page_memory(*p.memory);
