@@ -59,9 +59,9 @@ class Backwards {
 
 }  // namespace
 
-std::vector<Exposed> exposed_of(std::span<const Flight> flights,
-                                const std::vector<Interval>& exposed) {
-  std::vector<Exposed> out;
+std::vector<ExposedTime> exposed_of(std::span<const Flight> flights,
+                                    const std::vector<Interval>& exposed) {
+  std::vector<ExposedTime> out;
   if (exposed.empty()) return out;
   Backwards walk(flights);
   for (auto piece = exposed.rbegin(); piece != exposed.rend(); ++piece)

@@ -26,14 +26,14 @@ struct Flight {
 };
 
 // A stretch of time, and the index of the flight that has it.
-struct Exposed {
+struct ExposedTime {
   std::size_t flight = 0;
   Interval at;
 };
 
 // All of `exposed`, each moment once, in the order of time. `flights`: in launch order. REQUIRES:
 // `exposed` sorted, disjoint, and inside the union of [ready, end) of all flights.
-std::vector<Exposed> exposed_of(std::span<const Flight> flights,
-                                const std::vector<Interval>& exposed);
+std::vector<ExposedTime> exposed_of(std::span<const Flight> flights,
+                                    const std::vector<Interval>& exposed);
 
 }  // namespace ddpsim::analysis

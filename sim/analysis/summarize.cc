@@ -195,7 +195,7 @@ Summary summarize(std::span<const Span> spans, TimePoint begin, Duration step) {
   for (const Flight& f : flights) communication.push_back({f.ready, f.end});
   const std::vector<Interval> m = unite(std::move(communication));
   const std::vector<Interval> exposed = less(m, c);
-  for (const Exposed& e : exposed_of(flights, exposed)) {
+  for (const ExposedTime& e : exposed_of(flights, exposed)) {
     const Duration of_it{e.at.end - e.at.begin};
     if (of_bucket[e.flight]) {
       BucketTimes& b = out.buckets[place[e.flight]];

@@ -24,7 +24,6 @@ class Explainer {
     out.deciles = std::move(tenths.of);
     out.link = std::move(tenths.link);
     ask_what_helps(out);
-    ask_without_straggler(out);
     out.words.push_back(path_in_words(out.path));
     return out;
   }
@@ -65,28 +64,10 @@ class Explainer {
       if (summary.others[other].exposed.ps > 0) out.others.push_back(summary.others[other]);
   }
 
-  std::vector<Sensitivity> what_helps(const Question& q, const Options& options) const {
-    std::vector<Sensitivity> out;
-    for (Resource r : kResources) {
-      if (r == Resource::Input &&
-          (!q.scenario.input || q.scenario.input->samples_per_s == 0 || options.program))
-        continue;
-      if (r == Resource::Host && q.profile.kind == DeviceKind::Cpu) continue;  // it computes
-      if (r == Resource::Sockets && !copied_by_threads(q)) continue;
-      out.push_back({r, step_if_faster(q, r, kFaster, options)});
-    }
-    std::stable_sort(out.begin(), out.end(),
-                     [](const Sensitivity& a, const Sensitivity& b) { return a.step < b.step; });
-    return out;
-  }
-
   void ask_what_helps(Explanation& out) {
-    out.sensitivity = what_helps(q_, options_);
-    const Sensitivity& first = out.sensitivity.front();
-    constexpr double kWorthSaying = 0.002;
-    if (static_cast<double>((out.step - first.step).ps) <
-        kWorthSaying * static_cast<double>(out.step.ps))
-      return;
+    out.diagnosis = diagnose(q_, out.step, options_);
+    const Sensitivity& first = out.diagnosis.sensitivity.front();
+    if (!out.diagnosis.worth_saying(first.step)) return;
     for (double factor : {1.25, 1.5, 2.0, 3.0, 4.0, 8.0}) {
       Hardware h = faster(q_, first.resource, factor);
       topology::Fabric fabric(h.cluster);
@@ -97,24 +78,12 @@ class Explainer {
       if (options_.program)
         options.program = &program.emplace(faster(*options_.program, first.resource, factor));
       Resource now =
-          what_helps({h.workload, fabric, h.profile, q_.scenario}, options).front().resource;
+          sensitivities({h.workload, fabric, h.profile, q_.scenario}, options).front().resource;
       if (now == first.resource) continue;
       out.moves_at = factor;
       out.moves_to = now;
       return;
     }
-  }
-
-  void ask_without_straggler(Explanation& out) const {
-    auto slow = slowest_rank(q_.scenario);
-    if (!slow) return;
-    Scenario even = q_.scenario;
-    even.slow_ranks.clear();
-    Duration step = steady_period({q_.workload, q_.fabric, q_.profile, even}, Level::Mid, options_);
-    constexpr double kWorthSaying = 0.002;
-    if (static_cast<double>((out.step - step).ps) < kWorthSaying * static_cast<double>(out.step.ps))
-      return;
-    out.straggler = Straggler{slow->first, slow->second, step};
   }
 
   const Question& q_;

@@ -40,13 +40,14 @@ std::vector<RankedPlan> rank_plans(const Question& q, const Options& given) {
   if (!options.known) options.known = &own;
   options.interval = false;
   options.names = false;
+  options.warmup = false;
   std::vector<RankedPlan> out;
-  out.push_back({q.scenario.plan, strategy::settings_text(q.scenario.plan), true, {}, {}});
+  out.push_back({q.scenario.plan, strategy::settings_text(q.scenario.plan), true, {}, {}, {}});
   auto add = [&](Plan plan) {
     for (const RankedPlan& r : out)
       if (same(r.plan, plan)) return;
     std::string settings = strategy::settings_text(plan);
-    out.push_back({std::move(plan), std::move(settings), false, {}, {}});
+    out.push_back({std::move(plan), std::move(settings), false, {}, {}, {}});
   };
   auto setting_of = [&](const strategy::Ranked& r) {
     return *r.setting ? r.setting : std::to_string(q.fabric.cluster().devices_per_host);
@@ -67,6 +68,7 @@ std::vector<RankedPlan> rank_plans(const Question& q, const Options& given) {
       continue;
     }
     r.prediction = predict(question, options);
+    r.diagnosis = diagnose(question, r.prediction->summary.step, options);
   }
   std::stable_sort(out.begin(), out.end(), [](const RankedPlan& a, const RankedPlan& b) {
     auto key = [](const RankedPlan& r) {

@@ -11,11 +11,11 @@ constexpr int kOfBound = 4;  // steps for each that a worker may be ahead, up to
 constexpr std::int64_t kMostOfBound = 16;
 constexpr double kSameTime = 0.01;  // of a step
 
-struct Window {
+struct WindowOfTime {
   TimePoint since, until;
 };
-Window window_of(const Simulation& s) {
-  Window w{TimePoint{0}, s.steps.back().of_class.front().second};
+WindowOfTime window_of(const Simulation& s) {
+  WindowOfTime w{TimePoint{0}, s.steps.back().of_class.front().second};
   for (std::size_t c = 0; c < s.steps.front().of_class.size(); ++c) {
     w.since = std::max(w.since, s.steps.front().of_class[c].second);
     w.until = std::min(w.until, s.steps.back().of_class[c].second);
@@ -38,7 +38,7 @@ int steps_apart(const std::vector<RankClass>& classes, std::int64_t staleness) {
 }
 
 std::vector<double> counted_of(const Simulation& s) {
-  const Window w = window_of(s);
+  const WindowOfTime w = window_of(s);
   std::vector<double> out;
   for (std::size_t k = 0; k < s.steps.size(); ++k)
     for (std::size_t c = 0; c < s.steps[k].of_class.size(); ++c) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/report/diagnosis_text.h"
 #include "sim/report/text.h"
 
 namespace ddpsim::report {
@@ -13,24 +14,12 @@ using predict::Explanation;
 
 // What decides, and until when.
 std::string decision(const Explanation& e) {
-  if (const auto& s = e.straggler)
-    return fmt::format(
-        "rank {} decides, which computes {:g} times as long: the others wait for it in every "
-        "collective; were it as fast as they are, the step would be {:.1f} % shorter ({})",
-        s->rank, s->factor, 100 * share(e.step - s->step, e.step), to_string(s->step));
-  const predict::Sensitivity& first = e.sensitivity.front();
-  double gain = share(e.step - first.step, e.step);
-  if (gain < 0.002)
-    return "no single resource decides: none of them, 10 % faster, shortens the step by 0.2 %";
-  std::string out =
-      fmt::format("{} decides: 10 % faster, and the step is {:.1f} % shorter ({})",
-                  predict::name_of(first.resource), 100 * gain, to_string(first.step));
+  std::string out = decision_sentence(e.diagnosis);
+  if (!e.diagnosis.resource()) return out;
   if (e.moves_at)
-    out +=
-        fmt::format("; {:g} times as fast, {} decides", *e.moves_at, predict::name_of(*e.moves_to));
-  else
-    out += "; it would still decide at 8 times its speed";
-  return out;
+    return out + fmt::format("; {:g} times as fast, {} decides", *e.moves_at,
+                             predict::name_of(*e.moves_to));
+  return out + "; it would still decide at 8 times its speed";
 }
 
 struct Table {
@@ -140,7 +129,7 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   title("10 % faster (each simulated)");
   Table fast{markdown, "", {-28, 11, 9}};
   fast.head({"", "step", "gain"});
-  for (const auto& s : e.sensitivity)
+  for (const auto& s : e.diagnosis.sensitivity)
     fast.row({predict::name_of(s.resource), to_string(s.step),
               fmt::format("{:+.2f} %", -100 * share(e.step - s.step, e.step))});
   out += fast.text;

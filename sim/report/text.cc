@@ -11,6 +11,7 @@
 
 #include "sim/predict/measured_step.h"
 #include "sim/predict/memory.h"
+#include "sim/report/diagnosis_text.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 
@@ -175,32 +176,12 @@ std::string wrapped(const std::string& text, std::size_t hang, std::size_t width
 }
 
 std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
-  if (!h.straggler.empty()) return h.straggler;
-  const analysis::Summary& s = p.summary;
-  double exposed = share(s.exposed_communication, p.summary.step);
-  double idle = share(s.idle, p.summary.step);
-  double input = share(s.input.value_or(Duration{}), p.summary.step);
-  if (input > 0.1 && input > idle && input > exposed)
-    return fmt::format(
-        "the input pipeline: the next batch is not there, and the device waits for it {:.0f} % of "
-        "the time",
-        100 * input);
-  std::string link;
+  std::string out = h.diagnosis ? decision_sentence(*h.diagnosis) : "";
   if (!p.busiest_link.name.empty())
-    link = fmt::format("link {} ({}) is needed {:.0f} % of the step", p.busiest_link.name,
-                       to_string(p.busiest_link.bandwidth), 100 * p.busiest_link.busy);
-  if (idle > 0.1 && idle > exposed)
-    return fmt::format(
-        "the host thread: it launches for {} of every step, and the device waits for it {:.0f} % "
-        "of the time",
-        ms(s.host_busy), 100 * idle);
-  double in_flight = share(s.communication, p.summary.step);
-  bool saturated = in_flight > 0 && p.busiest_link.busy / in_flight > 0.8;
-  if (exposed > 0.1 && saturated) return "the network's bandwidth: " + link;
-  if (exposed > 0.1)
-    return "communication that nothing hides (latency, or " + h.units + " that start late)" +
-           (link.empty() ? std::string() : "; " + link);
-  return "computation on the device" + (link.empty() ? std::string() : "; " + link);
+    out += fmt::format("{}link {} ({}) is needed {:.0f} % of the step", out.empty() ? "" : "; ",
+                       p.busiest_link.name, to_string(p.busiest_link.bandwidth),
+                       100 * p.busiest_link.busy);
+  return out;
 }
 
 std::string power_sentence(double clock) {

@@ -36,7 +36,6 @@ report::Heading heading_of_program(const Loaded& l) {
   h.workload = l.workload.name;
   if (l.workload.batch > 0) h.workload += fmt::format(", batch {} per rank", l.workload.batch);
   h.system = "communication";
-  h.units = "collectives";
   h.plan = plan_text(given);
   if (std::string nccl = nccl_text(l.scenario.plan); !nccl.empty()) h.plan += ", " + nccl;
   h.times = times_text(given);
@@ -66,7 +65,6 @@ report::Heading heading_of_plan(const Loaded& l) {
       tf32 ? " (convolutions in TF32, as torch does by default)" : "", loop_text(l.workload));
   const strategy::SystemRecord& system = strategy::record_of(plan.system);
   h.system = system.brief;
-  h.units = system.units;
   if (plan.system == System::PytorchDdp) {
     std::string cap =
         !plan.bucket_cap_mb_list.empty()
@@ -160,16 +158,12 @@ report::Heading heading(const Loaded& l) {
   if (l.options.common_start) h.plan += ", all ranks begin the step together";
   h.profile = l.profile.name;
   h.basis = report::basis_text(l.profile);
-  if (auto slow = predict::slowest_rank(l.scenario))
-    h.straggler = fmt::format(
-        "rank {}, which computes {:g} times as long: the others wait for it in every collective",
-        slow->first, slow->second);
   return h;
 }
 
 io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets,
-                          const predict::Prediction& p, const std::vector<predict::Lever>& levers) {
-  report::Heading h = heading(l);
+                          const predict::Prediction& p, const std::vector<predict::Lever>& levers,
+                          const report::Heading& h) {
   io::OrderedJson j{{"kind", "predict"},
                     {"title", l.workload.name + " on " + l.cluster.name},
                     {"ranks", l.scenario.ranks}};
@@ -290,20 +284,23 @@ void predict_command(Terminal& t, PredictFlags flags) {
   p.run.key = l.key;
   if (!flags.question.profiles.empty()) tell_other_gpu(t, l);
   std::vector<predict::Lever> levers;
-  if (flags.output.format == "table" || flags.output.format == "md" || !flags.output.html.empty())
+  report::Heading h = heading(l);
+  if (flags.output.format == "table" || flags.output.format == "md" || !flags.output.html.empty()) {
     levers = predict::levers(l.question(), p.summary.step, l.options);
+    h.diagnosis = predict::diagnose(l.question(), p.summary.step, l.options);
+  }
   std::string text;
   if (flags.output.format == "json") {
     text = io::write_prediction(p).dump(1) + "\n";
   } else if (flags.output.format == "csv") {
-    text = report::prediction_csv(heading(l), p);
+    text = report::prediction_csv(h, p);
   } else if (flags.output.format == "md") {
-    text = report::prediction_markdown(heading(l), p, levers);
+    text = report::prediction_markdown(h, p, levers);
   } else {
     bool colour = t.out_is_terminal && flags.output.out.empty();
-    text = report::prediction_page(heading(l), p, levers, colour);
+    text = report::prediction_page(h, p, levers, colour);
   }
-  write_html(t, flags.output, [&] { return page_data(l, flags.question.sets, p, levers); });
+  write_html(t, flags.output, [&] { return page_data(l, flags.question.sets, p, levers, h); });
   write_answer(t, flags.output, text);
 }
 
