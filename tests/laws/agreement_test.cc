@@ -103,6 +103,17 @@ std::int64_t stands_for(const Json& steps) {
   return sum / static_cast<std::int64_t>(steady.size());
 }
 
+// What decides, of explain's numbers: a rank, or the resource that gains most, if it gains 0.2 %.
+std::string decides(const Json& explained) {
+  if (!explained.at("straggler").is_null())
+    return fmt::format("rank {}", explained["straggler"].at("rank").get<int>());
+  const Json& first = explained.at("sensitivity").at(0);
+  const double step = explained.at("step_ps").get<double>();
+  return step - first.at("step_ps").get<double>() < 0.002 * step
+             ? "no single resource"
+             : first.at("resource").get<std::string>();
+}
+
 // What a step is made of, and who has its exposed communication.
 void expect_parts(const Json& s) {
   EXPECT_EQ(ps(s, "compute_ps") + ps(s, "exposed_communication_ps") + ps(s, "input_ps") +
@@ -145,12 +156,17 @@ TEST_P(Agreement, OneAnswerToOneQuestion) {
       }
     };
     same("the Run of predict --format json", {stands_for(predicted.at("run").at("steps")), -1});
+    const Json explained = ask("explain", {});
+    ASSERT_FALSE(explained.is_null());
+    same("explain", told(explained));
+    const std::string decided = decides(explained);
     if (pages) {
       const Json data = page_of(page);
+      const std::string limit = data.at("heading").at("limit").get<std::string>();
+      EXPECT_TRUE(limit.starts_with(decided + " decides")) << limit << "\nexplain: " << decided;
       same("the page", told(data.at("summary")));
       same("the page's Run", {stands_for(data.at("run").at("steps")), -1});
     }
-    same("explain", told(ask("explain", {})));
     const std::string& ranks = question[7];
     const Json sweep = ask("sweep", {"--axis", "ranks=" + ranks});
     ASSERT_FALSE(sweep.is_null());
@@ -168,8 +184,12 @@ TEST_P(Agreement, OneAnswerToOneQuestion) {
     }
     const Json ranked = ask("rank-plans", {});
     ASSERT_FALSE(ranked.is_null());
-    for (const Json& r : ranked.at("plans"))
-      if (r.at("asked").get<bool>()) same("rank-plans", told(r));
+    for (const Json& r : ranked.at("plans")) {
+      if (!r.at("asked").get<bool>()) continue;
+      same("rank-plans", told(r));
+      const std::string limit = r.at("limited_by").get<std::string>();
+      EXPECT_TRUE(limit.starts_with(decided)) << limit << "\nexplain: " << decided;
+    }
     if (HasFailure()) return;
   }
   EXPECT_GT(tuned, answered / 4);
