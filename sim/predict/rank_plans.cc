@@ -68,7 +68,8 @@ std::vector<RankedPlan> rank_plans(const Question& q, const Options& given) {
       continue;
     }
     r.prediction = predict(question, options);
-    r.diagnosis = diagnose(question, r.prediction->summary.step, options);
+    if (!r.prediction->memory || r.prediction->memory->fits())
+      r.diagnosis = diagnose(question, r.prediction->summary.step, options);
   }
   std::stable_sort(out.begin(), out.end(), [](const RankedPlan& a, const RankedPlan& b) {
     auto key = [](const RankedPlan& r) {

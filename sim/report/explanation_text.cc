@@ -79,7 +79,7 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   bool none = std::all_of(e.buckets.begin(), e.buckets.end(), [](const auto& b) {
     return b.begin == b.end;
   });  // one rank reduces in no time
-  const char* called = e.reduces ? "gradient all-reduces" : "collectives";
+  const char* called = e.reduces && e.others.empty() ? "gradient all-reduces" : "collectives";
   title(none ? "no gradient is reduced: there is one rank"
         : exposed.empty()
             ? fmt::format("all {} {} are hidden behind computation", e.buckets.size(), called)

@@ -233,7 +233,11 @@ void rank_plans_command(Terminal& t, const RankPlansFlags& flags) {
   const std::int64_t a_step = sampling.batch * sampling.accumulation * sampling.ranks;
   std::vector<Row> rows;
   for (const predict::RankedPlan& p : plans) {
-    Row r{&p, name_of_plan(p), p.diagnosis ? report::decider(*p.diagnosis) : "", 0, 0};
+    Row r{&p, name_of_plan(p),
+          p.diagnosis    ? report::decider(*p.diagnosis)
+          : p.prediction ? "memory"
+                         : "",
+          0, 0};
     if (p.prediction && samples > 0)
       r.epoch_s = static_cast<double>(epoch.steps * a_step) / p.prediction->samples_per_s;
     r.epoch_cost = r.epoch_s / 3600 * l.scenario.ranks * price;
