@@ -228,9 +228,8 @@ std::vector<Duration> settled_steps(const Run& run) {
 }
 
 Duration typical_step(const Run& run, bool mean) {
-  if (run.kind == RunKind::Predicted && !mean) return run.steps.back().duration;
   std::vector<Duration> steps = settled_steps(run);
-  if (!mean) return middle(std::move(steps));
+  if (!mean && run.kind == RunKind::Measured) return middle(std::move(steps));
   __int128 sum = 0;  // the steps of a file may be days, and many
   for (Duration d : steps) sum += d.ps;
   return {static_cast<std::int64_t>(sum / static_cast<std::int64_t>(steps.size()))};

@@ -24,6 +24,20 @@ std::int64_t length(const std::vector<Interval>& v) {
   return total;
 }
 
+std::vector<Interval> less(const std::vector<Interval>& a, const std::vector<Interval>& b) {
+  std::vector<Interval> out;
+  std::size_t j = 0;
+  for (Interval i : a) {
+    while (j < b.size() && b[j].end <= i.begin) ++j;
+    for (std::size_t k = j; k < b.size() && b[k].begin < i.end; ++k) {
+      if (b[k].begin > i.begin) out.push_back({i.begin, b[k].begin});
+      i.begin = b[k].end;
+    }
+    if (i.end > i.begin) out.push_back(i);
+  }
+  return out;
+}
+
 std::int64_t overlap_length(const std::vector<Interval>& a, const std::vector<Interval>& b) {
   std::int64_t total = 0;
   std::size_t i = 0;

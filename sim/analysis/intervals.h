@@ -16,6 +16,8 @@ struct Interval {
 std::vector<Interval> unite(std::vector<Interval> v);
 // REQUIRES: disjoint.
 std::int64_t length(const std::vector<Interval>& v);
+// What of `a` is not in `b`. REQUIRES: each sorted and disjoint.
+std::vector<Interval> less(const std::vector<Interval>& a, const std::vector<Interval>& b);
 // Of what lies in both. REQUIRES: each sorted and disjoint.
 std::int64_t overlap_length(const std::vector<Interval>& a, const std::vector<Interval>& b);
 

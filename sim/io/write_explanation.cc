@@ -7,12 +7,11 @@ OrderedJson write_explanation(const predict::Explanation& e) {
   j["schema"] = "ddpsim.explanation/1";
   j["kind"] = "explain";
   j["step_ps"] = e.step.ps;
+  if (e.counted > 1) j["mean_of"] = {{"steps", e.counted}, {"last_ps", e.last.ps}};
   j["actor"] = e.actor;
   j["straggler"] = nullptr;
-  if (e.straggler)
-    j["straggler"] = {{"rank", e.straggler->rank},
-                      {"factor", e.straggler->factor},
-                      {"step_ps", e.straggler->step.ps}};
+  if (const auto& s = e.diagnosis.straggler)
+    j["straggler"] = {{"rank", s->rank}, {"factor", s->factor}, {"step_ps", s->step.ps}};
   j["words"] = e.words;
   j["path"] = OrderedJson::array();
   for (const auto& p : e.path)
@@ -30,6 +29,9 @@ OrderedJson write_explanation(const predict::Explanation& e) {
                             {"begin_ps", b.begin.ps},
                             {"end_ps", b.end.ps},
                             {"exposed_ps", b.exposed.ps}});
+  j["other_communication"] = OrderedJson::array();
+  for (const auto& o : e.others)
+    j["other_communication"].push_back({{"name", o.name}, {"exposed_ps", o.exposed.ps}});
   j["exposed_communication_ps"] = e.exposed.ps;
   j["busiest_link"] = nullptr;
   if (!e.link.name.empty())
@@ -44,7 +46,7 @@ OrderedJson write_explanation(const predict::Explanation& e) {
                             {"decides", d.decides}});
   j["faster"] = predict::kFaster;
   j["sensitivity"] = OrderedJson::array();
-  for (const auto& s : e.sensitivity)
+  for (const auto& s : e.diagnosis.sensitivity)
     j["sensitivity"].push_back(
         {{"resource", predict::name_of(s.resource)}, {"step_ps", s.step.ps}});
   j["moves"] = nullptr;

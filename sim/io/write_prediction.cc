@@ -28,6 +28,7 @@ OrderedJson write_summary(const predict::Prediction& p) {
   const analysis::Summary& s = p.summary;
   OrderedJson j;
   j["step_ps"] = s.step.ps;
+  if (p.counted > 1) j["mean_of_steps"] = p.counted;
   j["step_low_ps"] = p.step_low.ps;
   j["step_high_ps"] = p.step_high.ps;
   j["forward_ps"] = s.forward.ps;
@@ -106,9 +107,14 @@ OrderedJson write_summary(const predict::Prediction& p) {
     bucket["ready_ps"] = b.ready.ps;
     bucket["begin_ps"] = b.begin.ps;
     bucket["end_ps"] = b.end.ps;
+    bucket["exposed_ps"] = b.exposed.ps;
     bucket["algorithm"] = b.algorithm;
     j["buckets"].push_back(std::move(bucket));
   }
+  j["other_communication"] = OrderedJson::array();
+  for (const analysis::OtherCommunication& o : s.others)
+    if (o.exposed.ps > 0)
+      j["other_communication"].push_back({{"name", o.name}, {"exposed_ps", o.exposed.ps}});
   return j;
 }
 

@@ -15,6 +15,8 @@ class Explainer {
   Explanation run() {
     Explanation out;
     out.step = played_.period();
+    out.counted = played_.counted();
+    out.last = played_.length();
     out.actor = played_.span(played_.last_class(), 0).actor;
     out.path = critical_path(played_, q_.scenario.plan.system);
     expose(out);
@@ -22,7 +24,6 @@ class Explainer {
     out.deciles = std::move(tenths.of);
     out.link = std::move(tenths.link);
     ask_what_helps(out);
-    ask_without_straggler(out);
     out.words.push_back(path_in_words(out.path));
     return out;
   }
@@ -35,7 +36,7 @@ class Explainer {
   }
 
   void expose(Explanation& out) const {
-    const analysis::Summary summary = played_.summary();
+    const analysis::Summary& summary = played_.summary();
     out.exposed = summary.exposed_communication;
     auto times = summary.buckets.begin();
     for (std::uint32_t i = 0; i < played_.ops(); ++i)
@@ -51,44 +52,29 @@ class Explainer {
           {name, times->bytes, times->ready, times->begin, times->end, times->exposed});
       ++times;
     }
-  }
-
-  // Faster networks and hosts of one fabric.
-  struct Faster {
-    std::optional<OtherFabric> network;
-    std::optional<OtherFabric> inside;
-  };
-  static std::vector<Sensitivity> what_helps(const Question& q, const Options& options,
-                                             Faster& kept) {
-    std::vector<Sensitivity> out;
-    for (Resource r : kResources) {
-      if (r == Resource::Input &&
-          (!q.scenario.input || q.scenario.input->samples_per_s == 0 || options.program))
-        continue;
-      if (r == Resource::Host && q.profile.kind == DeviceKind::Cpu) continue;  // it computes
-      if (r == Resource::Sockets && !copied_by_threads(q)) continue;
-      out.push_back({r, step_if_faster(q, r, kFaster, options,
-                                       r == Resource::Network ? &kept.network : &kept.inside)});
+    std::size_t other = 0;
+    for (std::uint32_t i = 0; i < played_.ops() && other < summary.others.size(); ++i) {
+      if (!is_communication(played_.op(i).kind) || carries_tensors(played_.op(i).kind)) continue;
+      if (summary.others[other].exposed.ps > 0)
+        out.others.push_back({name_of(played_.program(), played_.program().steady, i),
+                              summary.others[other].exposed});
+      ++other;
     }
-    std::stable_sort(out.begin(), out.end(),
-                     [](const Sensitivity& a, const Sensitivity& b) { return a.step < b.step; });
-    return out;
+    for (; other < summary.others.size(); ++other)  // of another step than the last
+      if (summary.others[other].exposed.ps > 0) out.others.push_back(summary.others[other]);
   }
 
   void ask_what_helps(Explanation& out) {
-    Faster kept;
-    out.sensitivity = what_helps(q_, options_, kept);
-    const Sensitivity& first = out.sensitivity.front();
-    constexpr double kWorthSaying = 0.002;
-    if (static_cast<double>((out.step - first.step).ps) <
-        kWorthSaying * static_cast<double>(out.step.ps))
-      return;
+    OtherFabrics kept;
+    out.diagnosis = diagnose(q_, out.step, options_, &kept);
+    const Sensitivity& first = out.diagnosis.sensitivity.front();
+    if (!out.diagnosis.worth_saying(first.step)) return;
     const bool other_fabric =
         first.resource == Resource::Network || first.resource == Resource::Inside;
     for (double factor : {1.25, 1.5, 2.0, 3.0, 4.0, 8.0}) {
       Hardware h = faster(q_, first.resource, factor);
       std::optional<OtherFabric> other;
-      Faster fresh;
+      OtherFabrics fresh;
       Options options = options_;
       if (other_fabric) options.known = &other.emplace(h.cluster).known;
       std::optional<Program> program;
@@ -96,24 +82,12 @@ class Explainer {
         options.program = &program.emplace(faster(*options_.program, first.resource, factor));
       const topology::Fabric& fabric = other ? other->fabric : q_.fabric;
       const Question asked{h.workload, fabric, h.profile, q_.scenario};
-      const Resource now = what_helps(asked, options, other ? fresh : kept).front().resource;
+      const Resource now = sensitivities(asked, options, other ? fresh : kept).front().resource;
       if (now == first.resource) continue;
       out.moves_at = factor;
       out.moves_to = now;
       return;
     }
-  }
-
-  void ask_without_straggler(Explanation& out) const {
-    auto slow = slowest_rank(q_.scenario);
-    if (!slow) return;
-    Scenario even = q_.scenario;
-    even.slow_ranks.clear();
-    Duration step = steady_period({q_.workload, q_.fabric, q_.profile, even}, Level::Mid, options_);
-    constexpr double kWorthSaying = 0.002;
-    if (static_cast<double>((out.step - step).ps) < kWorthSaying * static_cast<double>(out.step.ps))
-      return;
-    out.straggler = Straggler{slow->first, slow->second, step};
   }
 
   const Question& q_;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sim/predict/critical_path.h"
-#include "sim/predict/resources.h"
+#include "sim/predict/diagnosis.h"
 #include "sim/predict/tenths.h"
 
 namespace ddpsim::predict {
@@ -16,41 +16,28 @@ struct BucketExposure {
   std::string name;  // "bucket 3"
   std::int64_t bytes = 0;
   Duration ready, begin, end;
-  Duration exposed;  // as analysis::BucketTimes has it: buckets in flight or waiting together each
-                     // count it
-};
-
-struct Sensitivity {
-  Resource resource = Resource::Arithmetic;
-  Duration step;  // with this resource 10 % faster
-};
-
-// A rank that computes longer than the fastest, and the step without any such rank.
-struct Straggler {
-  int rank = 0;
-  double factor = 1;
-  Duration step;
+  Duration exposed;  // as analysis::BucketTimes has it
 };
 
 struct Explanation {
-  Duration step;
-  std::optional<Straggler> straggler;  // the slowest, if the step is measurably shorter without it
-  int actor = 0;                       // the rank that ends last
+  Duration step;            // of several steps their mean; exposed times are, too
+  std::size_t counted = 1;  // steps
+  Duration last;            // the last of them, whose path, tenths and times these are
+  Diagnosis diagnosis;      // what decides
+  int actor = 0;            // the rank that ends last
   std::vector<PathPart> path;
   bool reduces = true;  // all of these are all-reduces of gradients
   std::vector<BucketExposure> buckets;
-  Duration exposed;  // communication of the step, as analysis::Summary has it
+  std::vector<analysis::OtherCommunication> others;  // that are exposed
+  Duration exposed;  // communication of the step, as analysis::Summary has it: the sum over both
   std::array<Decile, 10> deciles;
-  LinkUse link;                          // the busiest of the step
-  std::vector<Sensitivity> sensitivity;  // shortest step first
-  // The first resource of `sensitivity` so much faster, and another gains more from then on; none =
+  LinkUse link;  // the busiest of the step
+  // The resource that decides so much faster, and another gains more from then on; none =
   // not up to 8 times, or nothing gains.
   std::optional<double> moves_at;
   std::optional<Resource> moves_to;
   std::vector<std::string> words;  // the path in sentences
 };
-
-inline constexpr double kFaster = 1.1;
 
 // REQUIRES: check(q) found nothing.
 Explanation explain(const Question& q, const Options& options = {});

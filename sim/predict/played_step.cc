@@ -10,13 +10,4 @@ PlayedStep::PlayedStep(const Question& q, const Options& options)
     if (span(c, ops_ - 1).end > span(last_class_, ops_ - 1).end) last_class_ = c;
 }
 
-analysis::Summary PlayedStep::summary() const {
-  Run run;
-  run.steps.push_back({StepKind::Steady, period()});
-  run.spans_from = from();
-  const Span* first = &span(last_class_, 0);
-  run.spans.assign(first, first + ops_);
-  return analysis::summarize(run);
-}
-
 }  // namespace ddpsim::predict

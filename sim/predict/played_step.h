@@ -24,8 +24,11 @@ class PlayedStep {
   // ps after the step's start.
   std::int64_t begin(const Span& s) const { return s.begin.ps - from().ps; }
   std::int64_t end(const Span& s) const { return s.end.ps - from().ps; }
-  // What ddpsim predict says of the rank that ends last.
-  analysis::Summary summary() const;
+  // Of the step itself, whose spans these are: period() may be the mean of several.
+  Duration length() const { return played_.simulation.steps.back().end - from(); }
+  std::size_t counted() const { return played_.counted; }
+  // What ddpsim predict says.
+  const analysis::Summary& summary() const { return played_.summary; }
 
  private:
   SteadyStep played_;

@@ -1,6 +1,4 @@
-// The period (end of step k+1 minus end of step k) of the first two equal consecutive steady steps
-// is the answer; at most 8 are played. Steps that come round in twos or threes: their mean. Beside
-// other jobs: beside.h.
+// The step of an answer is found by steady.h; here is what is said of it.
 #include "sim/predict/predict.h"
 
 #include <algorithm>
@@ -24,6 +22,7 @@
 #include "sim/predict/prices.h"
 #include "sim/predict/roofline.h"
 #include "sim/predict/staleness.h"
+#include "sim/predict/steady.h"
 #include "sim/predict/step_error.h"
 #include "sim/strategy/data_parallel.h"
 #include "sim/strategy/knobs.h"
@@ -34,196 +33,6 @@
 
 namespace ddpsim::predict {
 namespace {
-
-constexpr int kSteadySteps = 3;
-constexpr int kMaxSteadySteps = 8;
-constexpr std::size_t kLongestCycle = 3;  // of which 8 steps show two
-constexpr double kAlikePeriods = 1e-5;
-// What is reduced together differs from step to step where cycles decide it: the mean of the steps
-// after the first few.
-constexpr int kCoordinatedSteps = 20;
-constexpr std::size_t kCoordinatedCounted = 16;
-
-struct Prepared {
-  StepTimes times;
-  Program program;
-  std::optional<StepProgram> undecided;  // the steady step as lowered, once `program` has what one
-                                         // that was played decided
-  const collective::Communicator* communicator = nullptr;
-  std::unique_ptr<Prices> prices;
-  const collective::Communicator& comm() const { return *communicator; }
-};
-
-// REQUIRES: options.known
-Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options) {
-  Prepared r;
-  r.times = step_times(options.times, q.workload, q.profile, level, gathered_in(q.scenario.plan));
-  if (options.program)
-    r.program = *options.program;
-  else
-    r.program = lowered(q, r.times, steps, level);
-  if (options.without) alter(*options.without, r.program, q.scenario.plan.system);
-  if (q.scenario.input && !options.program) strategy::feed(r.program, batch_times(q, level));
-  r.communicator = &options.known->get(q, r.program);
-  r.prices = std::make_unique<Prices>(r.comm(), q.profile, level);
-  return r;
-}
-
-bool settled(const Simulation& s) {
-  std::size_t n = s.steps.size();
-  return n >= 3 &&
-         s.steps[n - 1].end - s.steps[n - 2].end == s.steps[n - 2].end - s.steps[n - 3].end;
-}
-
-// Of the last steps: where they come round (ranks that run ahead and wait by turns), which of them
-// is the last is chance.
-Duration period(const Simulation& s) {
-  auto back = [&](std::size_t k) { return s.steps[s.steps.size() - 1 - k].end; };
-  auto alike = [&](std::size_t k, std::size_t cycle) {
-    auto a = static_cast<double>((back(k) - back(k + 1)).ps);
-    auto b = static_cast<double>((back(k + cycle) - back(k + cycle + 1)).ps);
-    return std::abs(a - b) <= kAlikePeriods * a;
-  };
-  for (std::size_t cycle = 1; cycle <= kLongestCycle && 2 * cycle < s.steps.size(); ++cycle) {
-    bool round = true;
-    for (std::size_t k = 0; k < cycle; ++k) round = round && alike(k, cycle);
-    if (!round) continue;
-    if (cycle == 1) break;
-    return {(back(0) - back(cycle)).ps / static_cast<std::int64_t>(cycle)};
-  }
-  return back(0) - back(1);
-}
-
-// Ranks that share cores are simulated one by one.
-SimulationOptions simulation_options(const Question& q, Level level, const Options& options) {
-  SimulationOptions so;
-  so.fidelity = options.fidelity;
-  so.level = level;
-  so.fold_links = options.fold && options.fidelity == Fidelity::Collective &&
-                  !q.scenario.real_compute && !goes_apart(q.scenario.plan);
-  so.real_compute = q.scenario.real_compute;
-  so.common_start = options.common_start;
-  so.graph = options.graph;
-  return so;
-}
-
-// Every rank computes as long as the slowest of them does: what others wait for it is the same.
-std::vector<RankClass> classes_of(const Scenario& s, const Profile& p,
-                                  const SimulationOptions& so) {
-  std::vector<RankClass> classes = fold_ranks(s, so.fold_links);
-  const double factor = straggling(p, s, so.level);
-  for (RankClass& c : classes) c.factor *= factor;
-  return classes;
-}
-
-struct Kept {
-  Communicators known;
-  engine::TaskGraph graph;
-};
-// The options, with what the simulations of one answer have in common.
-Options keeping(const Options& options, Kept& own) {
-  Options out = options;
-  if (!out.known) out.known = &own.known;
-  if (!out.graph) out.graph = &own.graph;
-  return out;
-}
-
-// A Program that cannot end is a defect of ours; its times would be nonsense.
-Simulation ended(Simulation s) {
-  if (!s.complete) throw std::logic_error("the simulation came to a standstill");
-  return s;
-}
-
-// The answer to a question at one level.
-struct Played {
-  Prepared prepared;
-  Simulation simulation;
-  Duration step;
-  std::size_t from = 0;  // beside others: the steps after this one are counted
-  std::optional<Beside> beside;
-  std::optional<Paces> paces;
-};
-
-void play_alone(Played& p, const Question& q, SimulationOptions so, int steady_steps) {
-  const bool coordinated = p.prepared.program.coordination.has_value();
-  const bool apart = p.prepared.program.servers && p.prepared.program.servers->apart();
-  if (apart) so.fold_links = false;
-  so.prices = p.prepared.prices.get();
-  const std::vector<RankClass> classes = classes_of(q.scenario, q.profile, so);
-  so.steady_steps = apart         ? steps_apart(classes, p.prepared.program.servers->staleness)
-                    : coordinated ? kCoordinatedSteps
-                                  : steady_steps;
-  p.simulation = ended(simulate(p.prepared.program, p.prepared.comm(), q.profile, classes, so));
-  if (apart) {
-    p.paces = paces_of(p.simulation, classes);
-    p.step = p.paces->step;
-    return;
-  }
-  if (!coordinated) {
-    p.step = period(p.simulation);
-    return;
-  }
-  const auto& steps = p.simulation.steps;
-  p.step = {(steps.back().end - steps[steps.size() - 1 - kCoordinatedCounted].end).ps /
-            static_cast<std::int64_t>(kCoordinatedCounted)};
-  if (!p.simulation.decided) return;
-  p.prepared.undecided = std::move(p.prepared.program.steady);
-  p.prepared.program.steady = *p.simulation.decided;
-}
-
-void play_among_others(Played& p, const Question& q, Level level, const SimulationOptions& so,
-                       const Options& options) {
-  struct Other {
-    Prepared prepared;
-    std::vector<RankClass> classes;
-  };
-  std::vector<Other> others(q.scenario.other_jobs.size());
-  std::vector<NeighbourJob> jobs;
-  for (std::size_t k = 0; k < others.size(); ++k) {
-    const OtherJob& job = q.scenario.other_jobs[k];
-    Scenario theirs = scenario_of(job);
-    theirs.stragglers = q.scenario.stragglers;
-    Options lowered = options;
-    lowered.program = nullptr;
-    others[k] = {
-        prepare({job.workload, q.fabric, q.profile, theirs}, level, strategy::Steps::All, lowered),
-        classes_of(theirs, q.profile, so)};
-    jobs.push_back(
-        {&others[k].prepared.program, others[k].prepared.communicator, &others[k].classes});
-  }
-  auto classes = classes_of(q.scenario, q.profile, so);
-  PlayedBeside played = play_beside({&p.prepared.program, p.prepared.communicator, &classes},
-                                    q.profile, so, std::move(jobs));
-  p.simulation = ended(std::move(played.simulation));
-  p.step = played.told.mean;
-  p.from = played.from;
-  p.beside = played.told;
-}
-
-// One number for one question, whether it is asked with the first steps or without: message by
-// message, where steps that do not settle at once, and beside other jobs, what they come to depends
-// on how they began. Elsewhere they need not be played.
-Played play(const Question& q, Level level, const Options& options, bool spans) {
-  SimulationOptions so = simulation_options(q, level, options);
-  so.spans = spans;
-  so.names = options.names;
-  bool alone = q.scenario.other_jobs.empty();
-  Played p;
-  if (alone && !options.warmup && options.fidelity == Fidelity::Collective) {
-    p.prepared = prepare(q, level, strategy::Steps::SteadyOnly, options);
-    play_alone(p, q, so, kSteadySteps);
-    if (p.paces || settled(p.simulation) || p.prepared.program.coordination) return p;
-  }
-  p.prepared = prepare(q, level, strategy::Steps::All, options);
-  if (!alone) {
-    play_among_others(p, q, level, so, options);
-    return p;
-  }
-  play_alone(p, q, so, kSteadySteps);
-  if (!p.paces && !settled(p.simulation) && !p.prepared.program.coordination)
-    play_alone(p, q, so, kMaxSteadySteps);
-  return p;
-}
 
 Options steady_only(Options options) {
   options.warmup = false;
@@ -584,7 +393,8 @@ Duration steady_period(const Question& q, Level level, const Options& given) {
 SteadyStep steady_step(const Question& q, Level level, const Options& given) {
   Kept own;
   Played p = play(q, level, steady_only(keeping(given, own)), true);
-  return {std::move(p.prepared.program), std::move(p.simulation), p.step};
+  return {std::move(p.prepared.program), std::move(p.simulation), p.step, std::move(p.summary),
+          p.counted};
 }
 
 Prediction predict(const Question& q, const Options& given) {
@@ -602,21 +412,13 @@ Prediction predict(const Question& q, const Options& given) {
     run.tensor_names = r.program.tensor_names;
     run.tensor_bytes = r.program.tensor_bytes;
   }
-  TimePoint previous{0};
-  for (std::size_t k = 0; k < s.steps.size(); ++k) {
-    const SimulatedStep& step = s.steps[k];
-    // A Run's steady steps but the first are what its mean is taken of.
-    if (step.kind != StepKind::Steady || k >= played.from)
-      run.steps.push_back({step.kind, step.end - previous});
-    previous = step.end;
-  }
+  run.steps = played.steps;
   run.spans = std::move(s.spans);
   for (Span& span : run.spans) span.step = static_cast<int>(run.steps.size()) - 1;
   run.spans_from = s.spans_from;
   run.streams = r.program.streams;
-  out.summary = analysis::summarize(run);
-  out.summary.step =
-      played.step;  // beside other jobs a mean; the summary's parts are the last step's
+  out.summary = std::move(played.summary);
+  out.counted = played.counted;
   out.beside = played.beside;
   out.paces = played.paces;
   Duration step = out.summary.step;

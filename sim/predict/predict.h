@@ -111,10 +111,11 @@ struct LinkUse {
 
 struct Prediction {
   Run run;
-  analysis::Summary summary;
-  Duration step_low;              // optimistic end of the 80 % interval
-  Duration step_high;             // pessimistic end
-  double samples_per_s = 0;       // 0 = a Program from a file that does not say its batch
+  analysis::Summary summary;  // the step and its parts: a mean where several steps count (steady.h)
+  std::size_t counted = 1;    // steps that it is the mean of; the Run's last ones
+  Duration step_low;          // optimistic end of the 80 % interval
+  Duration step_high;         // pessimistic end
+  double samples_per_s = 0;   // 0 = a Program from a file that does not say its batch
   double scaling_efficiency = 1;  // one rank's step without communication / this step; 0 = a
                                   // workload that computes nothing has none
   double efficiency_low = 1;      // with the same ranges as the step's interval; without one
@@ -134,8 +135,7 @@ struct Prediction {
   LinkUse busiest_link;
   std::optional<MeasuredStep> measured_step;  // that computation is scaled to
   std::vector<std::string> extrapolated;
-  std::optional<Beside>
-      beside;  // other jobs: the step is a mean, the summary's parts are the last step's
+  std::optional<Beside> beside;        // other jobs: the step is a mean
   std::vector<Duration> jitter_steps;  // one per sample, if the scenario has jitter
 };
 
@@ -159,12 +159,14 @@ bool interval_from_levels(const Question& q);
 
 Duration steady_period(const Question& q, Level level = Level::Mid, const Options& options = {});
 
-// One steady step: its Program, and when each of its operations ran. Spans are those of the
-// Program's operations in their order, class after class.
+// The last of the steps that the answer is of: its Program, and when each of its operations ran.
+// Spans are those of the Program's operations in their order, class after class.
 struct SteadyStep {
   Program program;
   Simulation simulation;
-  Duration period;
+  Duration period;            // mean of the steps that count (steady.h)
+  analysis::Summary summary;  // and its parts
+  std::size_t counted = 1;    // steps that count
 };
 SteadyStep steady_step(const Question& q, Level level = Level::Mid, const Options& options = {});
 

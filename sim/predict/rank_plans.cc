@@ -36,12 +36,12 @@ bool same(const Plan& a, const Plan& b) {
 
 std::vector<RankedPlan> plans_to_rank(const Question& q) {
   std::vector<RankedPlan> out;
-  out.push_back({q.scenario.plan, strategy::settings_text(q.scenario.plan), true, {}, {}});
+  out.push_back({q.scenario.plan, strategy::settings_text(q.scenario.plan), true, {}, {}, {}});
   auto add = [&](Plan plan) {
     for (const RankedPlan& r : out)
       if (same(r.plan, plan)) return;
     std::string settings = strategy::settings_text(plan);
-    out.push_back({std::move(plan), std::move(settings), false, {}, {}});
+    out.push_back({std::move(plan), std::move(settings), false, {}, {}, {}});
   };
   auto setting_of = [&](const strategy::Ranked& r) {
     return *r.setting ? r.setting : std::to_string(q.fabric.cluster().devices_per_host);
@@ -59,13 +59,17 @@ std::vector<RankedPlan> plans_to_rank(const Question& q) {
 RankedPlan ask_plan(RankedPlan plan, const Question& q, Options options) {
   options.interval = false;
   options.names = false;
+  options.warmup = false;
   Scenario scenario = q.scenario;
   scenario.plan = plan.plan;
   const Question question{q.workload, q.fabric, q.profile, scenario};
-  if (Problem p = check(question, options.known))
+  if (Problem p = check(question, options.known)) {
     plan.refused = p.message;
-  else
-    plan.prediction = predict(question, options);
+    return plan;
+  }
+  plan.prediction = predict(question, options);
+  if (!plan.prediction->memory || plan.prediction->memory->fits())
+    plan.diagnosis = diagnose(question, plan.prediction->summary.step, options);
   return plan;
 }
 

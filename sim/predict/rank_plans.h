@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/predict/predict.h"
+#include "sim/predict/diagnosis.h"
 
 namespace ddpsim::predict {
 
@@ -14,6 +14,7 @@ struct RankedPlan {
   std::string settings;  // besides the system, as --set takes them: "sharding_strategy=no_shard"
   bool asked = false;    // the question's own plan
   std::optional<Prediction> prediction;  // none: refused
+  std::optional<Diagnosis> diagnosis;    // what decides its step; none: it does not fit
   std::string refused;                   // why, as check() says it
 };
 // Each system of strategy::systems() as it is by default, and in the settings that its record names

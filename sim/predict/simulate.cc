@@ -26,10 +26,15 @@ class Simulator : JobCoordination {
       graph_.reserve((ops + 64) * classes_.size(), 2 * (ops + 64) * classes_.size());
     tails_.assign(classes_.size(), std::vector<TaskId>(lanes_, kNoTask));
     if (program_.coordination) begin_coordination();
+    auto counts = [&](std::size_t after) {
+      return options_.spans && after < static_cast<std::size_t>(options_.parts);
+    };
+    const auto steady = static_cast<std::size_t>(options_.steady_steps);
     if (options_.warmup)
-      for (const StepProgram& s : program_.warmup) add_step(s, -1, false);
-    for (int k = 0; k < options_.steady_steps; ++k)
-      add_step(program_.steady, k, k + 1 == options_.steady_steps);
+      for (std::size_t k = 0; k < program_.warmup.size(); ++k)
+        add_step(program_.warmup[k], -1, counts(steady + program_.warmup.size() - 1 - k));
+    for (std::size_t k = 0; k < steady; ++k)
+      add_step(program_.steady, static_cast<int>(k), counts(steady - 1 - k));
     // What is decided later is on lanes of its own, which nothing precedes.
     if (cycles_) tails_.assign(classes_.size(), std::vector<TaskId>(lanes_, kNoTask));
     pools_.assign(classes_.size(), {});
@@ -68,17 +73,9 @@ class Simulator : JobCoordination {
                                              timeline.end[step_ends_[k][c]]);
     }
     if (!options_.spans || !out.complete) return out;
-    if (!cycles_) {
-      record_spans(timeline, *recorded_, record_, out);
-      return out;
-    }
-    const Live& last = live_.back();
-    std::vector<std::uint32_t> order;
-    out.decided = strategy::in_order(last.step, order);
-    auto placed = last.placed;
-    for (std::size_t c = 0; c < placed.size(); ++c)
-      for (std::size_t i = 0; i < order.size(); ++i) placed[c][i] = last.placed[c][order[i]];
-    record_spans(timeline, *out.decided, placed, out);
+    const std::size_t steps = out.steps.size();
+    const std::size_t parts = std::min(steps, static_cast<std::size_t>(options_.parts));
+    for (std::size_t k = steps - parts; k < steps; ++k) sum_up(timeline, k, out);
     return out;
   }
 
@@ -113,12 +110,11 @@ class Simulator : JobCoordination {
     }
     if (options_.common_start) meet(ends);
     if (cycles_) return keep(s, std::move(placed));
-    if (record && options_.spans) {
-      recorded_ = &s;
-      record_ = std::move(placed);
-    } else {
+    if (!record) {
       spare_ = std::move(placed);
+      return;
     }
+    recorded_.push_back({&s, std::move(placed)});
   }
 
   // Whatever follows waits for every rank's end, but what makes input.
@@ -136,8 +132,53 @@ class Simulator : JobCoordination {
 
   // ---- spans
 
-  void record_spans(const engine::Timeline& timeline, const StepProgram& recorded,
-                    const std::vector<std::vector<Placed>>& record, Simulation& out) {
+  struct Recorded {
+    const StepProgram* step = nullptr;
+    std::vector<std::vector<Placed>> placed;
+  };
+  // Of what was decided while it was played, in the order in which it ran.
+  Recorded recorded(std::size_t k, std::optional<StepProgram>& decided) const {
+    const Live& l = live_[k];
+    std::vector<std::uint32_t> order;
+    decided = strategy::in_order(l.step, order);
+    Recorded out{&*decided, l.placed};
+    for (std::size_t c = 0; c < out.placed.size(); ++c)
+      for (std::size_t i = 0; i < order.size(); ++i) out.placed[c][i] = l.placed[c][order[i]];
+    return out;
+  }
+
+  // Step k's parts; of the last step the spans, too.
+  void sum_up(const engine::Timeline& timeline, std::size_t k, Simulation& out) {
+    std::optional<StepProgram> decided;
+    Recorded of_live;
+    if (cycles_) of_live = recorded(k, decided);
+    const Recorded& r = cycles_ ? of_live : recorded_[recorded_.size() + k - out.steps.size()];
+    const bool last = k + 1 == out.steps.size();
+    std::vector<Span> spans;
+    const TimePoint before = k > 0 ? out.steps[k - 1].end : TimePoint{0};
+    if (step_begins_.empty()) {
+      for (std::size_t c = 0; c < classes_.size(); ++c)
+        record_spans(timeline, r, k, c, last, spans);
+      out.parts.push_back(analysis::summarize(spans, before, out.steps[k].end - before));
+      if (last) out.spans = std::move(spans), out.spans_from = before;
+    } else {
+      // In steps of their own; what is kept is of the one that ends last.
+      TimePoint latest{-1};
+      for (std::size_t c = 0; c < classes_.size(); ++c) {
+        const auto [begin, end] = out.steps[k].of_class[c];
+        const TimePoint from = k > 0 ? out.steps[k - 1].of_class[c].second : begin;
+        spans.clear();
+        record_spans(timeline, r, k, c, last, spans);
+        out.parts.push_back(analysis::summarize(spans, from, end - from));
+        if (last && end > latest) out.spans = spans, out.spans_from = from, latest = end;
+      }
+    }
+    if (last && decided) out.decided = std::move(decided);
+  }
+
+  void record_spans(const engine::Timeline& timeline, const Recorded& record, std::size_t k,
+                    std::size_t c, bool named, std::vector<Span>& out) {
+    const StepProgram& recorded = *record.step;
     auto at_offset = [&](TaskId t, std::int64_t offset) {
       return offset < 0 ? timeline.end[t] : TimePoint{timeline.begin[t].ps + offset};
     };
@@ -150,46 +191,32 @@ class Simulator : JobCoordination {
       const engine::PartId next = graph_.part_after(p.end, p.part);
       return next == engine::kNone ? timeline.end[p.end] : timeline.part[next];
     };
-    int step = static_cast<int>(kinds_.size()) - 1;
-    out.spans_from = step > 0 ? out.steps[static_cast<std::size_t>(step - 1)].end : TimePoint{0};
-    // Of ranks in steps of their own, the one that ends last.
-    std::size_t only = classes_.size();
-    if (!step_begins_.empty()) {
-      only = 0;
-      for (std::size_t c = 1; c < classes_.size(); ++c)
-        if (timeline.end[step_ends_.back()[c]] > timeline.end[step_ends_.back()[only]]) only = c;
-      out.spans_from = timeline.end[step_begins_.back()[only]];
-    }
-    out.spans.reserve((only < classes_.size() ? 1 : classes_.size()) * recorded.ops.size());
-    for (std::size_t c = 0; c < classes_.size(); ++c) {
-      if (only < classes_.size() && c != only) continue;
-      for (std::uint32_t i = 0; i < recorded.ops.size(); ++i) {
-        const Op& op = recorded.ops[i];
-        const Placed& p = record[c][i];
-        Span& span = out.spans.emplace_back();
-        span.step = step;
-        span.actor = classes_[c].ranks.front();
-        span.count = static_cast<int>(classes_[c].ranks.size());
-        span.lane = op.lane;
-        span.kind = op.kind;
-        if (options_.names) {
-          span.op = name_of(program_, recorded, i);
-          span.tensors = tensors_of(program_, recorded, i);
-        }
-        span.bytes = op.bytes;
-        span.begin = begin_of(p);
-        span.end = end_of(p);
-        span.ready = is_collective(op.kind) ? timeline.begin[p.ready] : span.begin;
-        if (is_collective(op.kind)) span.algorithm = price_of(op).algorithm;
+    out.reserve(classes_.size() * recorded.ops.size());
+    for (std::uint32_t i = 0; i < recorded.ops.size(); ++i) {
+      const Op& op = recorded.ops[i];
+      const Placed& p = record.placed[c][i];
+      Span& span = out.emplace_back();
+      span.step = static_cast<int>(k);
+      span.actor = classes_[c].ranks.front();
+      span.count = static_cast<int>(classes_[c].ranks.size());
+      span.lane = op.lane;
+      span.kind = op.kind;
+      if (options_.names && named) {
+        span.op = name_of(program_, recorded, i);
+        span.tensors = tensors_of(program_, recorded, i);
       }
+      span.bytes = op.bytes;
+      span.begin = begin_of(p);
+      span.end = end_of(p);
+      span.ready = is_collective(op.kind) ? timeline.begin[p.ready] : span.begin;
+      if (is_collective(op.kind)) span.algorithm = price_of(op).algorithm;
     }
   }
 
   std::vector<StepKind> kinds_;
   std::vector<std::vector<TaskId>> step_begins_;  // by class, of ranks in steps of their own
-  const StepProgram* recorded_ = nullptr;
-  std::vector<std::vector<Placed>> record_;
-  std::vector<std::vector<Placed>> spare_;  // room for the next step's
+  std::vector<Recorded> recorded_;                // the last ones, if spans are wanted
+  std::vector<std::vector<Placed>> spare_;        // room for the next step's
   std::vector<strategy::WorkerPool> pools_;
 };
 

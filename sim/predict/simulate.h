@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/analysis/summarize.h"
 #include "sim/collective/price.h"
 #include "sim/engine/task_graph.h"
 #include "sim/model/run.h"
@@ -27,6 +28,7 @@ struct SimulationOptions {
   bool real_compute = false;  // on an emulated cluster: computation, sums and the network share the
                               // machine's cores. REQUIRES classes of one rank each
   bool spans = true;          // record the last step
+  int parts = 1;              // with spans: sum up so many steps, the last ones
   bool names = true;          // ... with the names and tensors of its operations
   bool warmup = true;         // play first and rebuild
   bool common_start = false;  // no rank begins a step before all have ended the one before
@@ -48,7 +50,9 @@ struct Simulation {
   std::vector<SimulatedStep> steps;
   std::vector<std::vector<SimulatedStep>> others;  // of each other job
   std::vector<Span> spans;                         // of the last step, all classes
-  std::optional<StepProgram> decided;  // the last step with what was decided while it was played
+  std::vector<analysis::Summary> parts;  // of SimulationOptions::parts steps; of ranks in steps of
+                                         // their own each class's, class after class
+  std::optional<StepProgram> decided;    // the last step with what was decided while it was played
   TimePoint spans_from;
   std::uint64_t completions = 0;
   bool complete = false;  // false: deadlock, a defect of the Program

@@ -11,15 +11,17 @@ constexpr int kOfBound = 4;  // steps for each that a worker may be ahead, up to
 constexpr std::int64_t kMostOfBound = 16;
 constexpr double kSameTime = 0.01;  // of a step
 
-// Steps that class c has ended, with a share of the one that it is in.
-double progress(const Simulation& s, std::size_t c, TimePoint t) {
-  for (std::size_t k = 0; k < s.steps.size(); ++k) {
-    const auto [begin, end] = s.steps[k].of_class[c];
-    if (end <= t) continue;
-    const double part = static_cast<double>((t - begin).ps) / static_cast<double>((end - begin).ps);
-    return static_cast<double>(k) + std::max(0.0, part);  // it may wait for its clock
+struct WindowOfTime {
+  TimePoint since, until;
+};
+WindowOfTime window_of(const Simulation& s) {
+  WindowOfTime w{TimePoint{0}, s.steps.back().of_class.front().second};
+  for (std::size_t c = 0; c < s.steps.front().of_class.size(); ++c) {
+    w.since = std::max(w.since, s.steps.front().of_class[c].second);
+    w.until = std::min(w.until, s.steps.back().of_class[c].second);
   }
-  return static_cast<double>(s.steps.size());
+  w.since.ps += (w.until - w.since).ps / 2;
+  return w;
 }
 
 }  // namespace
@@ -35,20 +37,33 @@ int steps_apart(const std::vector<RankClass>& classes, std::int64_t staleness) {
   return static_cast<int>((kSteps + kOfBound * static_cast<int>(bound)) * slow / fast);
 }
 
-Paces paces_of(const Simulation& s, const std::vector<RankClass>& classes) {
+std::vector<double> counted_of(const Simulation& s) {
+  const WindowOfTime w = window_of(s);
+  std::vector<double> out;
+  for (std::size_t k = 0; k < s.steps.size(); ++k)
+    for (std::size_t c = 0; c < s.steps[k].of_class.size(); ++c) {
+      const TimePoint begin =
+          k > 0 ? s.steps[k - 1].of_class[c].second : s.steps[k].of_class[c].first;
+      const TimePoint end = s.steps[k].of_class[c].second;
+      const Duration inside = std::min(end, w.until) - std::max(begin, w.since);
+      out.push_back(inside.ps <= 0
+                        ? 0
+                        : static_cast<double>(inside.ps) / static_cast<double>((end - begin).ps));
+    }
+  return out;
+}
+
+Paces paces_of(const Simulation& s, const std::vector<RankClass>& classes,
+               const std::vector<double>& counted) {
   Paces out;
   const std::size_t n = classes.size();
-  TimePoint since{0};
-  TimePoint until = s.steps.back().of_class.front().second;
-  for (std::size_t c = 0; c < n; ++c) {
-    since = std::max(since, s.steps.front().of_class[c].second);
-    until = std::min(until, s.steps.back().of_class[c].second);
-  }
-  since.ps += (until - since).ps / 2;
+  const auto [since, until] = window_of(s);
   const double seconds = static_cast<double>((until - since).ps) / 1e12;
   double all = 0;
   for (std::size_t c = 0; c < n; ++c) {
-    out.steps_per_s.push_back((progress(s, c, until) - progress(s, c, since)) / seconds);
+    double steps = 0;
+    for (std::size_t k = 0; k < s.steps.size(); ++k) steps += counted[k * n + c];
+    out.steps_per_s.push_back(steps / seconds);
     all += out.steps_per_s.back();
   }
   out.step = {static_cast<std::int64_t>(static_cast<double>(n) / all * 1e12)};

@@ -21,8 +21,12 @@ struct Paces {
 // ones have come as far ahead as they may.
 int steps_apart(const std::vector<RankClass>& classes, std::int64_t staleness);
 
-// Of the second half of what is played, until the first worker has no more. REQUIRES: classes of
-// one rank each, simulated with steps_apart() steps.
-Paces paces_of(const Simulation& s, const std::vector<RankClass>& classes);
+// How much of each class's step lies in the second half of what is played, until the first worker
+// has no more; a step begins where the one before it of the same class ended. Step after step,
+// class after class. REQUIRES: classes of one rank each, simulated with steps_apart() steps.
+std::vector<double> counted_of(const Simulation& s);
+// Of these. REQUIRES: `counted` is counted_of(s).
+Paces paces_of(const Simulation& s, const std::vector<RankClass>& classes,
+               const std::vector<double>& counted);
 
 }  // namespace ddpsim::predict

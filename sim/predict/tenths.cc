@@ -73,17 +73,17 @@ Tenths tenths_of(const PlayedStep& step, const Question& q, const Options& optio
   Tenths out;
   if (any)
     out.link = {q.fabric.link_name(busiest), q.fabric.links()[busiest].bandwidth,
-                total[busiest] / static_cast<double>(step.period().ps)};
+                total[busiest] / static_cast<double>(step.length().ps)};
   const std::vector<Interval> flying =
       times_of(step, [](const Span&, const Op& op) { return is_collective(op.kind); });
   const std::vector<Interval> busy =
       times_of(step, [](const Span& s, const Op&) { return is_compute(s.kind); });
   const std::vector<Interval> awaiting = times_of(
       step, [](const Span&, const Op& op) { return is_input(op.kind) && op.lane == Lane::Host; });
-  const std::int64_t tenth = step.period().ps / 10;
+  const std::int64_t tenth = step.length().ps / 10;
   for (std::size_t k = 0; k < out.of.size(); ++k) {
     std::int64_t from = tenth * static_cast<std::int64_t>(k);
-    std::int64_t to = k == 9 ? step.period().ps : tenth * static_cast<std::int64_t>(k + 1);
+    std::int64_t to = k == 9 ? step.length().ps : tenth * static_cast<std::int64_t>(k + 1);
     auto length = static_cast<double>(std::max<std::int64_t>(1, to - from));
     Decile& d = out.of[k];
     d.computing = overlap(busy, from, to) / length;

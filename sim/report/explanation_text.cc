@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/report/diagnosis_text.h"
 #include "sim/report/text.h"
 
 namespace ddpsim::report {
@@ -13,24 +14,12 @@ using predict::Explanation;
 
 // What decides, and until when.
 std::string decision(const Explanation& e) {
-  if (const auto& s = e.straggler)
-    return fmt::format(
-        "rank {} decides, which computes {:g} times as long: the others wait for it in every "
-        "collective; were it as fast as they are, the step would be {:.1f} % shorter ({})",
-        s->rank, s->factor, 100 * share(e.step - s->step, e.step), to_string(s->step));
-  const predict::Sensitivity& first = e.sensitivity.front();
-  double gain = share(e.step - first.step, e.step);
-  if (gain < 0.002)
-    return "no single resource decides: none of them, 10 % faster, shortens the step by 0.2 %";
-  std::string out =
-      fmt::format("{} decides: 10 % faster, and the step is {:.1f} % shorter ({})",
-                  predict::name_of(first.resource), 100 * gain, to_string(first.step));
+  std::string out = decision_sentence(e.diagnosis);
+  if (!e.diagnosis.resource()) return out;
   if (e.moves_at)
-    out +=
-        fmt::format("; {:g} times as fast, {} decides", *e.moves_at, predict::name_of(*e.moves_to));
-  else
-    out += "; it would still decide at 8 times its speed";
-  return out;
+    return out + fmt::format("; {:g} times as fast, {} decides", *e.moves_at,
+                             predict::name_of(*e.moves_to));
+  return out + "; it would still decide at 8 times its speed";
 }
 
 struct Table {
@@ -70,6 +59,11 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   std::string out = (markdown ? "**" : "") +
                     fmt::format("step {}: {}", to_string(e.step), decision(e)) +
                     (markdown ? "**" : "") + "\n\n";
+  if (e.counted > 1)
+    out += fmt::format(
+        "the step is the mean of {}; the path, the tenths and the times of "
+        "collectives are those of the last, {}\n\n",
+        e.counted, to_string(e.last));
   out += question + "\n\n";
   auto title = [&](const std::string& s) { out += markdown ? "### " + s + "\n\n" : s + "\n"; };
   title(fmt::format("what the step waits for, on rank {}, which ends last", e.actor));
@@ -78,17 +72,20 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   std::vector<predict::BucketExposure> exposed;
   for (const auto& b : e.buckets)
     if (share(b.exposed, e.step) > 0.001) exposed.push_back(b);
+  for (const auto& o : e.others)
+    if (share(o.exposed, e.step) > 0.001) exposed.push_back({o.name, -1, {}, {}, {}, o.exposed});
   std::stable_sort(exposed.begin(), exposed.end(),
                    [](const auto& a, const auto& b) { return a.exposed > b.exposed; });
   bool none = std::all_of(e.buckets.begin(), e.buckets.end(), [](const auto& b) {
     return b.begin == b.end;
   });  // one rank reduces in no time
-  const char* called = e.reduces ? "gradient all-reduces" : "collectives";
+  const char* called = e.reduces && e.others.empty() ? "gradient all-reduces" : "collectives";
   title(none ? "no gradient is reduced: there is one rank"
         : exposed.empty()
             ? fmt::format("all {} {} are hidden behind computation", e.buckets.size(), called)
             : fmt::format("{} of {} {} are exposed; communication that nothing hides: {}",
-                          exposed.size(), e.buckets.size(), called, to_string(e.exposed)));
+                          exposed.size(), e.buckets.size() + e.others.size(), called,
+                          to_string(e.exposed)));
   if (!exposed.empty()) {
     constexpr std::size_t kShown = 8;
     std::size_t widest = 14;
@@ -98,6 +95,10 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
     t.head({"", "bytes", "ready", "begin", "end", "exposed"});
     for (std::size_t i = 0; i < std::min(exposed.size(), kShown); ++i) {
       const auto& b = exposed[i];
+      if (b.bytes < 0) {  // no bucket: what it is exposed for is all that is known
+        t.row({b.name, "", "", "", "", to_string(b.exposed)});
+        continue;
+      }
       t.row({b.name, to_string(Bytes{b.bytes}), to_string(b.ready), to_string(b.begin),
              to_string(b.end), to_string(b.exposed)});
     }
@@ -128,7 +129,7 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   title("10 % faster (each simulated)");
   Table fast{markdown, "", {-28, 11, 9}};
   fast.head({"", "step", "gain"});
-  for (const auto& s : e.sensitivity)
+  for (const auto& s : e.diagnosis.sensitivity)
     fast.row({predict::name_of(s.resource), to_string(s.step),
               fmt::format("{:+.2f} %", -100 * share(e.step - s.step, e.step))});
   out += fast.text;

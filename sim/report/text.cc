@@ -12,6 +12,7 @@
 #include "sim/predict/measured_step.h"
 #include "sim/predict/memory.h"
 #include "sim/predict/step_error.h"
+#include "sim/report/diagnosis_text.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 
@@ -44,14 +45,10 @@ class Page {
   bool colour_;
 };
 
-// The one whose parts the summary has.
-Duration shown_step(const predict::Prediction& p) {
-  return p.beside ? p.beside->last : p.summary.step;
-}
-
 void where_time_goes(Page& page, const predict::Prediction& p) {
   const analysis::Summary& s = p.summary;
-  page.title("where the time goes (one steady step, the rank that ends last)");
+  page.title(p.counted > 1 ? fmt::format("where the time goes (mean of {} steps)", p.counted)
+                           : "where the time goes (one steady step, the rank that ends last)");
   struct Share {
     const char* name;
     Duration time;
@@ -65,14 +62,14 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
                         {"device waits for its host", s.idle}};
   for (const Share& r : rows) {
     if (r.time.ps == 0) continue;
-    double f = share(r.time, shown_step(p));
+    double f = share(r.time, p.summary.step);
     page.line(
         fmt::format("  {:<26}{:>10} {:>6.1f} %  {}", r.name, ms(r.time), 100 * f, bar(f, 40)));
   }
   if (p.clock < 1) page.line("  " + power_sentence(p.clock));
   if (p.paces) page.line("  " + paces_sentence(*p.paces));
   if (p.stragglers) page.line("  of computation, " + stragglers_sentence(*p.stragglers));
-  if (share(p.slowed, shown_step(p)) > 0.002)
+  if (share(p.slowed, p.summary.step) > 0.002)
     page.line(fmt::format(
         "  of that, {} is computation made slower by the collectives that run beside it",
         ms(p.slowed)));
@@ -180,32 +177,12 @@ std::string wrapped(const std::string& text, std::size_t hang, std::size_t width
 }
 
 std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
-  if (!h.straggler.empty()) return h.straggler;
-  const analysis::Summary& s = p.summary;
-  double exposed = share(s.exposed_communication, shown_step(p));
-  double idle = share(s.idle, shown_step(p));
-  double input = share(s.input.value_or(Duration{}), shown_step(p));
-  if (input > 0.1 && input > idle && input > exposed)
-    return fmt::format(
-        "the input pipeline: the next batch is not there, and the device waits for it {:.0f} % of "
-        "the time",
-        100 * input);
-  std::string link;
+  std::string out = h.diagnosis ? decision_sentence(*h.diagnosis) : "";
   if (!p.busiest_link.name.empty())
-    link = fmt::format("link {} ({}) is needed {:.0f} % of the step", p.busiest_link.name,
-                       to_string(p.busiest_link.bandwidth), 100 * p.busiest_link.busy);
-  if (idle > 0.1 && idle > exposed)
-    return fmt::format(
-        "the host thread: it launches for {} of every step, and the device waits for it {:.0f} % "
-        "of the time",
-        ms(s.host_busy), 100 * idle);
-  double in_flight = share(s.communication, shown_step(p));
-  bool saturated = in_flight > 0 && p.busiest_link.busy / in_flight > 0.8;
-  if (exposed > 0.1 && saturated) return "the network's bandwidth: " + link;
-  if (exposed > 0.1)
-    return "communication that nothing hides (latency, or " + h.units + " that start late)" +
-           (link.empty() ? std::string() : "; " + link);
-  return "computation on the device" + (link.empty() ? std::string() : "; " + link);
+    out += fmt::format("{}link {} ({}) is needed {:.0f} % of the step", out.empty() ? "" : "; ",
+                       p.busiest_link.name, to_string(p.busiest_link.bandwidth),
+                       100 * p.busiest_link.busy);
+  return out;
 }
 
 std::string power_sentence(double clock) {
@@ -219,9 +196,8 @@ std::string paces_sentence(const predict::Paces& p) {
                                ? fmt::format("{:.4g} to {:.4g} steps a second", *least, *most)
                                : fmt::format("{:.4g} steps a second", *least);
   return fmt::format(
-      "{} workers at their own pace, {} each; the step is their mean, its parts are of the one "
-      "that "
-      "ended last. A gradient misses {:.1f} updates of others at the mean, {:.0f} at most",
+      "{} workers at their own pace, {} each; the step and its parts are their mean. A gradient "
+      "misses {:.1f} updates of others at the mean, {:.0f} at most",
       p.steps_per_s.size(), pace, p.staleness_mean, std::ceil(p.staleness_most));
 }
 
@@ -263,7 +239,8 @@ std::string beside_sentence(const predict::Prediction& p) {
                                b.jobs == 1 ? "it" : "the one with the longest", b.periods)
                  : "";
   return fmt::format(
-      "mean of {} step{} beside {} ({} to {}){}; the parts below are those of the last, {}",
+      "mean of {} step{} beside {} ({} to {}){}; so are its parts below; the times of collectives "
+      "are those of the last step, {}",
       b.steps, b.steps == 1 ? "" : "s", others, ms(b.shortest), ms(b.longest), meanwhile,
       ms(b.last));
 }

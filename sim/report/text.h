@@ -1,10 +1,11 @@
 // The page of text and the CSV that `ddpsim predict` prints.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "sim/predict/predict.h"
+#include "sim/predict/diagnosis.h"
 
 namespace ddpsim::report {
 
@@ -13,12 +14,11 @@ struct Heading {
   std::string cluster;
   std::string plan;
   std::string profile;
-  std::string basis;      // of the profile: basis_text()
-  std::string straggler;  // "rank 3, which computes 1.5 times as long ...", if one decides
+  std::string basis;                            // of the profile: basis_text()
+  std::optional<predict::Diagnosis> diagnosis;  // what decides the step; none = was not asked
   bool captured = false;
   std::string device;                     // that a captured workload was captured on; "" = not said
   std::string interval;                   // interval_sentence()
-  std::string units = "buckets";          // what the system communicates, in its own word
   std::string system = "DDP";             // what one rank goes without
   std::vector<std::string> known_errors;  // what was measured of how far such a prediction is off
   std::string times;     // where a program's times are from; "" = captured or described

@@ -129,8 +129,10 @@ const SystemRecord kSystemRecords[] = {
      "horovod.torch.DistributedOptimizer: what is ready in a cycle is all-reduced together",
      "0.28 over Open MPI on CPUs executed (calib/horovod-runs), its decisions recorded; never over "
      "NCCL",
-     "what is fused differs from step to step: the step is a mean of 16, its parts are the last "
-     "one's; decided as in recordings of Horovod 0.28 over Open MPI on CPUs, which executed steps, "
+     "what is fused differs from step to step: the step and its parts are the mean of 16, the "
+     "times of "
+     "reductions those of the last; decided as in recordings of Horovod 0.28 over Open MPI on "
+     "CPUs, which executed steps, "
      "too; over NCCL never executed",
      false,
      horovod_words(),

@@ -228,18 +228,44 @@ class KnownErrors(Case):
             self.assertEqual(known["captures"], len(errors))
             self.assertAlmostEqual(known["median"], statistics.median(errors) / 100, delta=0.0051)
 
+    CAPTURES = "beside 34 captures on this GPU, described computation was 1 % too short"
+
     def test_are_told_of_described_workloads_only(self):
-        said = (
-            "known error: beside 34 captures on this GPU, described computation was 1 % too short"
-        )
+        said = "known error: "
         self.assertIn(said, self.answer("predict", *HGX))
-        self.assertIn(said[13:], self.answer("predict", *HGX, "--format", "md"))
+        self.assertIn("Known error: ", self.answer("predict", *HGX, "--format", "md"))
         self.assertNotIn(
-            "known error", self.answer("predict", "--workload", H100, "--cluster", "hgx-h100")
+            said, self.answer("predict", "--workload", H100, "--cluster", "hgx-h100")
         )
-        self.assertNotIn(
-            "known error", self.answer("predict", "--workload", "resnet50", "--cluster", "dgx-a100")
+
+    def test_captures_are_told_of_one_gpu(self):
+        self.assertIn(self.CAPTURES, self.answer("predict", *HGX, "--ranks", "1"))
+        self.assertNotIn("captures on this GPU", self.answer("predict", *HGX))
+
+    def test_are_of_the_question_s_family(self):
+        families = json.loads((ROOT / "calib/known_errors.json").read_text())["families"]
+        (known,) = [
+            f
+            for f in families
+            if (f["system"], f["hosts"], f["precision"]) == ("fsdp", "several_hosts", "bf16")
+            and f["profile"] == "h100-sxm.datasheet"
+        ]
+        self.assertGreaterEqual(known["rows"], 5)
+        question = ["predict", "--workload", "llama-3.2-1b", "--cluster", "dgx-h100", "--plan"]
+        many = ["--ranks", "64", "--set", "cluster.hosts=8"]
+        said = " ".join(self.answer(*question, "fsdp", *many).split())
+        self.assertRegex(
+            said,
+            rf"known error: {known['rows']} published steps of this kind \(fsdp, several hosts, "
+            rf"[^,]*, bf16\) from {known['sources']} sources?: predicted [0-9.]+ % too "
+            + ("short" if known["median"] < 0 else "long"),
         )
+        self.assertNotIn("captures on this GPU", said)
+        for other in ("horovod", "local_sgd"):
+            self.assertRegex(
+                " ".join(self.answer(*question, other, *many).split()),
+                rf"no published step of this kind \({other}, several hosts, [^,]*, bf16\) is held",
+            )
 
 
 class Tables(Case):

@@ -118,12 +118,12 @@ TEST(Input, IsTheReasonOfAStepThatWaitsForIt) {
   Explanation e = explain(j.question());
   EXPECT_EQ(e.path.front().what, "input");
   EXPECT_EQ(e.deciles.front().decides, "input");
-  EXPECT_EQ(e.sensitivity.front().resource, Resource::Input);
+  EXPECT_EQ(e.diagnosis.sensitivity.front().resource, Resource::Input);
   auto bound = lower_bound(j.question());
   ASSERT_TRUE(bound);
   EXPECT_EQ(bound->step, bound->input);
   j.at({});
-  for (const Sensitivity& s : explain(j.question()).sensitivity)
+  for (const Sensitivity& s : explain(j.question()).diagnosis.sensitivity)
     EXPECT_NE(s.resource, Resource::Input);
 }
 

@@ -64,6 +64,98 @@ TEST(Summarize, CountsOverlappingCollectivesOnce) {
   EXPECT_EQ(s.overlap, 0);
 }
 
+// What each collective has of the exposed time; the sum is all of it.
+std::vector<std::int64_t> exposed(const Run& r) {
+  const Summary s = summarize(r);
+  std::vector<std::int64_t> out;
+  std::int64_t sum = 0;
+  for (const BucketTimes& b : s.buckets) {
+    out.push_back(b.exposed.ps);
+    std::int64_t at = 0;
+    for (const Interval& i : b.exposed_at) at += i.end - i.begin;
+    EXPECT_EQ(at, b.exposed.ps);
+    sum += b.exposed.ps;
+  }
+  for (const OtherCommunication& o : s.others) sum += o.exposed.ps;
+  EXPECT_EQ(sum, s.exposed_communication.ps);
+  EXPECT_EQ(s.compute.ps + s.exposed_communication.ps + s.idle.ps, s.step.ps);
+  return out;
+}
+using Parts = std::vector<std::int64_t>;
+
+TEST(Summarize, GivesEachExposedMomentToOneCollective) {
+  auto r = run(100);
+  r.spans = {reduce(10, 10, 50), reduce(30, 30, 70), reduce(70, 70, 80),
+             span(test::kind_of_op("optimizer"), 95, 100)};
+  EXPECT_EQ(exposed(r), (Parts{20, 40, 10}));
+  // Behind another it waits for its stream: that is the other's time.
+  r.spans = {reduce(0, 0, 60), reduce(5, 60, 64), span(test::kind_of_op("bwd/w"), 0, 40),
+             span(test::kind_of_op("optimizer"), 64, 100)};
+  EXPECT_EQ(exposed(r), (Parts{20, 4}));
+  // For late ranks it waits by itself.
+  r.spans = {reduce(40, 70, 90), span(test::kind_of_op("bwd/w"), 0, 40),
+             span(test::kind_of_op("optimizer"), 90, 100)};
+  EXPECT_EQ(exposed(r), (Parts{50}));
+}
+
+TEST(Summarize, GivesExposedTimeToWhatTheDeviceWaitsFor) {
+  auto r = run(100);
+  // Computing goes on where the second ends; the first is in flight until later.
+  r.spans = {reduce(0, 0, 95), reduce(0, 0, 60), span(test::kind_of_op("fwd"), 60, 100)};
+  EXPECT_EQ(exposed(r), (Parts{0, 60}));
+  // A short one that ends meanwhile is not what was waited for.
+  r.spans = {reduce(0, 0, 60), reduce(20, 30, 40), span(test::kind_of_op("fwd"), 60, 100)};
+  EXPECT_EQ(exposed(r), (Parts{60, 0}));
+  // The host is late: nothing ended where computing goes on.
+  r.spans = {reduce(0, 0, 95), reduce(0, 0, 20), span(test::kind_of_op("fwd"), 30, 100)};
+  EXPECT_EQ(exposed(r), (Parts{10, 20}));
+  // Nothing is in flight: the host waits.
+  r.spans = {span(test::kind_of_op("wait/bucket.0"), 0, 50), reduce(0, 20, 40),
+             span(test::kind_of_op("fwd"), 50, 100)};
+  EXPECT_EQ(exposed(r), (Parts{40}));
+}
+
+TEST(Summarize, CountsComputationOnSeveralStreamsOnce) {
+  auto r = run(100);
+  r.spans = {span(test::kind_of_op("fwd"), 0, 30), span(test::kind_of_op("bwd/w"), 20, 60),
+             span(test::kind_of_op("copy_out/w"), 50, 70),
+             span(test::kind_of_op("optimizer"), 65, 100)};
+  const Summary s = summarize(r);
+  EXPECT_EQ(s.forward.ps, 30);
+  EXPECT_EQ(s.backward.ps, 30);
+  EXPECT_EQ(s.optimizer.ps, 35);
+  EXPECT_EQ(s.ddp.ps, 5);
+  EXPECT_EQ(s.compute.ps, 100);
+}
+
+TEST(Summarize, MeansHaveMeanParts) {
+  auto a = run(101);
+  a.spans = {span(test::kind_of_op("fwd"), 0, 40), reduce(40, 40, 71),
+             span(test::kind_of_op("optimizer"), 80, 101)};
+  auto b = run(110);
+  b.spans = {span(test::kind_of_op("fwd"), 0, 41), reduce(41, 41, 71), reduce(71, 71, 80),
+             span(test::kind_of_op("optimizer"), 82, 110)};
+  for (bool last_has_fewer : {true, false}) {
+    std::vector<Summary> steps{summarize(b), summarize(a)};
+    if (!last_has_fewer) std::swap(steps[0], steps[1]);
+    const Summary m = mean_of(steps, {105});
+    EXPECT_EQ(m.step.ps, 105);
+    EXPECT_EQ(m.compute.ps + m.exposed_communication.ps + m.idle.ps, 105);
+    EXPECT_EQ(m.forward.ps + m.backward.ps + m.optimizer.ps + m.ddp.ps, m.compute.ps);
+    std::int64_t sum = 0;
+    for (const BucketTimes& x : m.buckets) sum += x.exposed.ps;
+    for (const OtherCommunication& x : m.others) sum += x.exposed.ps;
+    EXPECT_EQ(sum, m.exposed_communication.ps);
+    EXPECT_EQ(m.buckets.size(), last_has_fewer ? 1u : 2u);
+    EXPECT_EQ(m.others.size(), last_has_fewer ? 1u : 0u);
+    EXPECT_NEAR(static_cast<double>(m.buckets[0].exposed.ps), 30.5, 1);
+  }
+  // One step three times as often as the other.
+  const std::vector<Summary> steps{summarize(b), summarize(a)};
+  const std::vector<double> weights{0.25, 0.75};
+  EXPECT_NEAR(static_cast<double>(mean_of(steps, {103}, weights).compute.ps), 63, 1);
+}
+
 TEST(Summarize, SeesCommunicationAcrossSeveralGapsOfCompute) {
   auto r = run(100);
   r.spans = {span(test::kind_of_op("bwd/w"), 0, 20), span(test::kind_of_op("bwd/w"), 30, 40),

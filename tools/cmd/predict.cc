@@ -37,7 +37,6 @@ report::Heading heading_of_program(const Loaded& l) {
   h.workload = l.workload.name;
   if (l.workload.batch > 0) h.workload += fmt::format(", batch {} per rank", l.workload.batch);
   h.system = "communication";
-  h.units = "collectives";
   h.plan = plan_text(given);
   if (std::string nccl = nccl_text(l.scenario.plan); !nccl.empty()) h.plan += ", " + nccl;
   h.times = times_text(given);
@@ -57,7 +56,76 @@ report::Heading heading_of_program(const Loaded& l) {
   return h;
 }
 
-report::Heading heading_of_plan(const Loaded& l) {
+// What published steps of this kind say of such a prediction, and captures on one such GPU where
+// the job has one. Of computation that was measured, or on a CPU, nothing: it is not described.
+std::vector<std::string> known_errors(const Loaded& l, const io::Home& home) {
+  constexpr int kLeast = 5;  // rows that a median is told of
+  const bool several = l.scenario.ranks > 1;
+  std::vector<std::string> out;
+  auto off = [](double median) {
+    return fmt::format("{:.{}f} % too {}", 100 * std::abs(median), std::abs(median) < 0.1 ? 1 : 0,
+                       median < 0 ? "short" : "long");
+  };
+  const io::KnownErrors known = io::read_known_errors(l.documents.profile, l.profile.name);
+  if (l.workload.basis == Basis::Described && !l.workload.measured_step &&
+      l.profile.compute.basis == Evidence::Datasheet && l.profile.kind == DeviceKind::Gpu) {
+    if (known.described && !several)
+      out.push_back(fmt::format(
+          "beside {} captures on this GPU, described computation was {:.0f} % too {} at the median "
+          "({})",
+          known.described->captures, 100 * std::abs(known.described->median),
+          known.described->median < 0 ? "short" : "long", known.described->source));
+    const Plan& plan = l.scenario.plan;
+    std::string system = strategy::record_of(plan.system).name;
+    if (plan.system == System::Zero) system += std::to_string(plan.zero.stage);
+    const std::vector<int> devices = devices_of(l.scenario);
+    const bool one_host = std::all_of(devices.begin(), devices.end(), [&](int d) {
+      return d / l.cluster.devices_per_host == devices.front() / l.cluster.devices_per_host;
+    });
+    const io::KnownFamily asked{several ? system : "any",
+                                !several   ? "one_gpu"
+                                : one_host ? "one_host"
+                                           : "several_hosts",
+                                l.profile.name,
+                                name_of(l.workload.precision),
+                                0,
+                                0,
+                                0,
+                                ""};
+    const std::string kind = fmt::format("{}{}, {}, {}", several ? system + ", " : "",
+                                         !several   ? "one GPU"
+                                         : one_host ? "one host"
+                                                    : "several hosts",
+                                         l.profile.hardware, asked.precision);
+    const std::string file = home.path() + "/calib/known_errors.json";
+    const io::KnownFamily* found = nullptr;
+    std::vector<io::KnownFamily> families;
+    if (io::exists(file))
+      families = io::read_known_families(io::parse_json(io::read_file(file), file), file);
+    for (const io::KnownFamily& f : families)
+      if (f.system == asked.system && f.hosts == asked.hosts && f.profile == asked.profile &&
+          f.precision == asked.precision)
+        found = &f;
+    if (!found)
+      out.push_back("no published step of this kind (" + kind + ") is held against it");
+    else if (found->rows < kLeast)
+      out.push_back(fmt::format("only {} published step{} of this kind ({}), too few to tell",
+                                found->rows, found->rows == 1 ? "" : "s", kind));
+    else
+      out.push_back(fmt::format(
+          "{} published steps of this kind ({}) from {} source{}: predicted {} at the median ({})",
+          found->rows, kind, found->sources, found->sources == 1 ? "" : "s", off(found->median),
+          found->report));
+  }
+  if (known.table_residual > 0 && several)
+    out.push_back(
+        fmt::format("of the tables of collectives that the network was fitted to, 80 % of the "
+                    "sizes are within {:.0f} %",
+                    100 * known.table_residual));
+  return out;
+}
+
+report::Heading heading_of_plan(const Loaded& l, const io::Home& home) {
   report::Heading h;
   const Plan& plan = l.scenario.plan;
   bool tf32 = l.workload.basis == Basis::Described && l.workload.precision == Precision::Fp32 &&
@@ -67,7 +135,6 @@ report::Heading heading_of_plan(const Loaded& l) {
       tf32 ? " (convolutions in TF32, as torch does by default)" : "", loop_text(l.workload));
   const strategy::SystemRecord& system = strategy::record_of(plan.system);
   h.system = system.brief;
-  h.units = system.units;
   if (plan.system == System::PytorchDdp) {
     std::string cap =
         !plan.bucket_cap_mb_list.empty()
@@ -120,18 +187,7 @@ report::Heading heading_of_plan(const Loaded& l) {
     h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
   h.captured = l.workload.basis == Basis::Captured;
   if (h.captured) h.device = l.workload.device_name;
-  io::KnownErrors known = io::read_known_errors(l.documents.profile, l.profile.name);
-  if (const auto& e = known.described; e && !h.captured && !l.workload.measured_step &&
-                                       l.profile.compute.basis == Evidence::Datasheet)
-    h.known_errors.push_back(fmt::format(
-        "beside {} captures on this GPU, described computation was {:.0f} % too {} at the median "
-        "({})",
-        e->captures, 100 * std::abs(e->median), e->median < 0 ? "short" : "long", e->source));
-  if (known.table_residual > 0)
-    h.known_errors.push_back(
-        fmt::format("of the tables of collectives that the network was fitted to, 80 % of the "
-                    "sizes are within {:.0f} %",
-                    100 * known.table_residual));
+  h.known_errors = known_errors(l, home);
   h.interval = report::interval_sentence(l.question());
   if (*system.schedule != 0) {
     h.schedule = system.schedule;
@@ -154,23 +210,19 @@ report::Heading heading_of_plan(const Loaded& l) {
   return h;
 }
 
-report::Heading heading(const Loaded& l) {
-  report::Heading h = l.program ? heading_of_program(l) : heading_of_plan(l);
+report::Heading heading(const Loaded& l, const io::Home& home) {
+  report::Heading h = l.program ? heading_of_program(l) : heading_of_plan(l, home);
   h.cluster = fmt::format("{}: {} rank{}", l.cluster.name, l.scenario.ranks,
                           l.scenario.ranks == 1 ? "" : "s");
   if (l.options.common_start) h.plan += ", all ranks begin the step together";
   h.profile = l.profile.name;
   h.basis = report::basis_text(l.profile);
-  if (auto slow = predict::slowest_rank(l.scenario))
-    h.straggler = fmt::format(
-        "rank {}, which computes {:g} times as long: the others wait for it in every collective",
-        slow->first, slow->second);
   return h;
 }
 
 io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets,
-                          const predict::Prediction& p, const std::vector<predict::Lever>& levers) {
-  report::Heading h = heading(l);
+                          const predict::Prediction& p, const std::vector<predict::Lever>& levers,
+                          const report::Heading& h) {
   io::OrderedJson j{{"kind", "predict"},
                     {"title", l.workload.name + " on " + l.cluster.name},
                     {"ranks", l.scenario.ranks}};
@@ -188,7 +240,13 @@ io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets,
         j["heading"]["interval"].get<std::string>() + "; known error: " + known;
   j["summary"] = io::write_summary(p);
   j["exposed_ps"] = io::OrderedJson::array();
-  for (const analysis::BucketTimes& b : p.summary.buckets) j["exposed_ps"].push_back(b.exposed.ps);
+  j["exposed_at_ps"] = io::OrderedJson::array();
+  for (const analysis::BucketTimes& b : p.summary.buckets) {
+    j["exposed_ps"].push_back(b.exposed.ps);
+    j["exposed_at_ps"].push_back(io::OrderedJson::array());
+    for (const auto& at : b.exposed_at) j["exposed_at_ps"].back().push_back({at.begin, at.end});
+  }
+  j["shown_step_ps"] = p.run.steps.back().duration.ps;
   j["actor"] = p.summary.actor;
   j["run"] = io::page_run(p.run);
   if (p.memory) j["memory"] = io::page_memory(*p.memory);
@@ -285,20 +343,24 @@ void predict_command(Terminal& t, PredictFlags flags) {
   p.run.key = l.key;
   if (!flags.question.profiles.empty()) tell_other_gpu(t, l);
   std::vector<predict::Lever> levers;
+  report::Heading h = heading(l, home_of(t));
   if (flags.output.format == "table" || flags.output.format == "md" || !flags.output.html.empty())
-    levers = timed(t, [&] { return predict::levers(l.question(), p.summary.step, l.options); });
+    timed(t, [&] {
+      levers = predict::levers(l.question(), p.summary.step, l.options);
+      h.diagnosis = predict::diagnose(l.question(), p.summary.step, l.options);
+    });
   std::string text;
   if (flags.output.format == "json") {
     text = io::write_prediction(p).dump(1) + "\n";
   } else if (flags.output.format == "csv") {
-    text = report::prediction_csv(heading(l), p);
+    text = report::prediction_csv(h, p);
   } else if (flags.output.format == "md") {
-    text = report::prediction_markdown(heading(l), p, levers);
+    text = report::prediction_markdown(h, p, levers);
   } else {
     bool colour = t.out_is_terminal && flags.output.out.empty();
-    text = report::prediction_page(heading(l), p, levers, colour);
+    text = report::prediction_page(h, p, levers, colour);
   }
-  write_html(t, flags.output, [&] { return page_data(l, flags.question.sets, p, levers); });
+  write_html(t, flags.output, [&] { return page_data(l, flags.question.sets, p, levers, h); });
   write_answer(t, flags.output, text);
 }
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "sim/predict/memory.h"
+#include "sim/report/diagnosis_text.h"
 #include "sim/report/text.h"
 #include "sim/strategy/systems.h"
 #include "tools/cmd/epoch_text.h"
@@ -47,16 +48,6 @@ struct Row {
 std::string name_of_plan(const predict::RankedPlan& r) {
   const strategy::SystemRecord& s = strategy::record_of(r.plan.system);
   return std::string(s.name) + (r.settings.empty() ? "" : " " + r.settings);
-}
-
-std::string limit_of(const Loaded& l, const predict::RankedPlan& r) {
-  const strategy::SystemRecord& s = strategy::record_of(r.plan.system);
-  report::Heading h;
-  h.units = s.units;
-  h.system = s.brief;
-  h.captured = l.workload.basis == Basis::Captured;
-  std::string sentence = report::limit_sentence(h, *r.prediction);
-  return sentence.substr(0, sentence.find_first_of(":;"));
 }
 
 std::string memory_of(const predict::Prediction& p) {
@@ -265,7 +256,11 @@ void rank_plans_command(Terminal& t, const RankPlansFlags& flags) {
   const std::int64_t a_step = sampling.batch * sampling.accumulation * sampling.ranks;
   std::vector<Row> rows;
   for (const predict::RankedPlan& p : plans) {
-    Row r{&p, name_of_plan(p), p.prediction ? limit_of(l, p) : "", 0, 0};
+    Row r{&p, name_of_plan(p),
+          p.diagnosis    ? report::decider(*p.diagnosis)
+          : p.prediction ? "memory"
+                         : "",
+          0, 0};
     if (p.prediction && samples > 0)
       r.epoch_s = static_cast<double>(epoch.steps * a_step) / p.prediction->samples_per_s;
     r.epoch_cost = r.epoch_s / 3600 * l.scenario.ranks * price;

@@ -1,9 +1,9 @@
-// Bucket after bucket: from ready to begin it waits, from begin to end it is in flight; what
-// nothing computes beside is exposed.
+// Bucket after bucket: from ready to begin it waits, from begin to end it is in flight. Of the time
+// in which nothing computes each moment is exposed of one of them: the one that is waited for.
 import { axis, chart, kMarks, mark, slider } from "./charts.js";
 import { figure, h, section, table, tip } from "./dom.js";
 import { colour } from "./theme.js";
-import { computation, rowsOfRun, uncovered } from "./tracks.js";
+import { computation, rowsOfRun } from "./tracks.js";
 import { bytes, time } from "./units.js";
 
 const kMostRows = 28;
@@ -45,12 +45,7 @@ export function buckets(data) {
     const ready = Math.min(b.ready_ps, b.begin_ps);
     if (ready < b.begin_ps) bars.push([i + 1, "wait", ready, b.begin_ps]);
     bars.push([i + 1, "communication", b.begin_ps, b.end_ps]);
-    for (const [from, to] of uncovered(
-      Math.max(0, ready),
-      Math.min(b.end_ps, summary.step_ps),
-      busy,
-    ))
-      bars.push([i + 1, "exposed", from, to]);
+    for (const [from, to] of data.exposed_at_ps[i]) bars.push([i + 1, "exposed", from, to]);
   });
   const fill = {
     computation: "backward",

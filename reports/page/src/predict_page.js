@@ -164,10 +164,10 @@ const usedBy = (t) => (name) =>
 
 export function predictPage(data) {
   const { heading, summary } = data;
-  // Beside other jobs the step is a mean; its parts are those of one step.
+  // Where the step is a mean, what is drawn is the last one that it is of.
   const shown = {
     ...data,
-    summary: { ...summary, step_ps: summary.beside_other_jobs?.last_ps ?? summary.step_ps },
+    summary: { ...summary, step_ps: data.shown_step_ps },
   };
   return [
     h(
@@ -185,7 +185,7 @@ export function predictPage(data) {
       h("p", {}, `${heading.limit[0].toUpperCase()}${heading.limit.slice(1)}.`),
       summary.extrapolated.map((note) => h("p", { class: "note" }, `Beyond the model: ${note}.`)),
     ),
-    parts(shown.summary),
+    parts(summary),
     steps(shown),
     buckets(shown),
     memory(data.memory, shown.summary),

@@ -163,17 +163,3 @@ export function computation(rows, actor) {
   }
   return out;
 }
-
-// What of [begin, end] no interval covers.
-export function uncovered(begin, end, intervals) {
-  const out = [];
-  let at = begin;
-  for (const [b, e] of intervals) {
-    if (e <= at) continue;
-    if (b >= end) break;
-    if (b > at) out.push([at, Math.min(b, end)]);
-    at = Math.max(at, e);
-  }
-  if (at < end) out.push([at, end]);
-  return out;
-}
