@@ -1,6 +1,7 @@
 // The period (end of step k+1 minus end of step k) of the first two equal consecutive steady steps
 // is the answer; at most 8 are played. Steps that come round in twos or threes: their mean. Beside
 // other jobs: beside.h.
+#include "sim/predict/left_out.h"
 #include "sim/predict/predict.h"
 
 #include <algorithm>
@@ -644,9 +645,7 @@ Prediction predict(const Question& q, const Options& given) {
   bool idle = r.times.forward + r.times.backward < kLeast;
   out.scaling_efficiency = idle ? 0 : ratio(out.single_rank_step, typical);
   find_interval(q, options, out);
-  double jitter = ratio(step, typical);
-  out.efficiency_low *= jitter;
-  out.efficiency_high *= jitter;
+  for (double* e : {&out.efficiency_low, &out.efficiency_high}) *e *= ratio(step, typical);
   if (!options.program) find_memory(q, r, options, out);
   out.measured_step = q.workload.measured_step;
   if (out.measured_step)
@@ -680,6 +679,7 @@ Prediction predict(const Question& q, const Options& given) {
     out.extrapolated.push_back(
         "steps of this job and of another differ too much to simulate two of the longer with all "
         "of the shorter: what they share is in this number only in part");
+  say_what_is_left_out(q.workload, q.scenario.plan, out.extrapolated);
   return out;
 }
 

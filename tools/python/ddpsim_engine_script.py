@@ -194,7 +194,7 @@ def deepspeed_modules(asked: Asked) -> Dict[str, Any]:
         if given is None:
             given = getattr(args, "deepspeed_config", None)
         said = configuration(given)
-        asked.ddp = asked.without_sync = True
+        asked.ddp = True
         asked.wrapped.append(model)
         asked.knobs.update(zero_knobs(said, asked))
         for name, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16),
@@ -273,7 +273,7 @@ def horovod_modules(asked: Asked) -> Dict[str, Any]:
     def distributed(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         positions = "named_parameters compression backward_passes_per_step op".split()
         given = {**dict(zip(positions, args)), **kwargs}
-        asked.ddp = asked.without_sync = True
+        asked.ddp = True
         asked.knobs["system"] = "horovod"
         if given.get("compression") == "fp16":
             asked.knobs["compression"] = "fp16"

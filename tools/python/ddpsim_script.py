@@ -15,8 +15,10 @@ import ddpsim_stand_ins as stand
 import torch
 from ddpsim_capture import CaptureError, tensors_in, where_it_failed
 from ddpsim_meta import META
+from ddpsim_own_work import Collective, OwnWork, Told, by_gradients, collectives, operators
+from ddpsim_own_work import weights_beside
 from ddpsim_stand_ins import OnGpu
-from ddpsim_trace import Tracer
+from ddpsim_trace import Tracer, key_of
 from ddpsim_wrapped import Asked, Stopped
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -32,7 +34,8 @@ class LiveTracer(Tracer):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
-        self.reads = 0  # values that the loop reads, this step's and those before the next one
+        self.reads = 0  # values that the loop reads between forward and backward
+        self.collectives: List[Collective] = []  # the script's own, in forward and backward
 
     def read(self, name: str, t: Tensor) -> Any:
         if self.stack:
@@ -48,10 +51,21 @@ class Outside(OnGpu):
         super().__init__()
         self.watch = watch
 
+    def run(self, func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
+        out = super().run(func, args, kwargs)
+        if self.watch.own.window is not None:
+            self.watch.own.saw(func, args, kwargs, out)
+        if self.watch.own.reads_a_test(func, args, kwargs, out):
+            self.watch.waits()
+        return out
+
     def read(self, name: str, t: Tensor) -> Any:
-        if self.watch.traces:
-            self.watch.traces[-1].reads += 1
+        self.watch.waits()
         return super().read(name, t)
+
+    def copied_back(self, args: Any) -> None:
+        if any(t.device.type == "meta" for t in tensors_in([args])):
+            self.watch.waits()
 
 
 class Watch:
@@ -59,6 +73,9 @@ class Watch:
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
+        self.own = OwnWork()
+        self.weights: Optional[List[Dict[str, Any]]] = None  # of networks besides the model
+        asked.waits, asked.communicates, asked.tests = self.waits, self.communicates, self.own.tests
         self.traces: List[LiveTracer] = []
         self.batches: List[int] = []
         self.model: Optional[nn.Module] = None
@@ -69,6 +86,7 @@ class Watch:
         self.backwards = False  # whether backward runs
         self.micro_steps = 0  # backward passes since the last step of the optimizer
         self.accumulation = 1
+        self.reduces: List[bool] = []  # of each of those passes: whether it reduces gradients
         self.batch = 0  # of the step in progress
         self.tries = 0  # steps that were begun
         self.loads = 0  # samples of a loader's first batch; 0: there is no loader
@@ -117,16 +135,21 @@ class Watch:
 
     def called(self, original: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
         """In place of ``nn.Module.__call__``."""
-        if self.is_model(module):
+        is_model = self.is_model(module)
+        if is_model:
+            if self.own.closes() and self.model is not None and self.weights is None:
+                self.weights = weights_beside(self.model, self.asked.wrapped)
             if self.optimizer is not None and not self.loads:
                 args, kwargs = self.loaded((list(args), kwargs))
                 self.loads, self.multiplied = 0, True
             args, kwargs = tree_map(stand.floats_on_meta, (args, kwargs))
             self.begins(module, first_dimension((args, kwargs)))
         self.depth += 1
+        self.own.enter(module)
         try:
             return original(module, *args, **kwargs)
         finally:
+            self.own.leave()
             self.depth -= 1
 
     # ---- the step
@@ -137,12 +160,14 @@ class Watch:
             self.original_backward(tensors, grad_tensors, *args, **kwargs)
             return
         losses = list(tensors_in([tensors]))
+        if self.tracer is None or not self.tracer.in_backward:
+            self.micro_steps += 1
+            if self.optimizer is None:
+                self.reduces.append(self.asked.syncs())
         if self.tracer is None:
-            self.micro_steps += 1
             self.check_micro_steps()
+            self.own.opens(self.batch)
             return  # nothing is computed
-        if not self.tracer.in_backward:
-            self.micro_steps += 1
         gradients = [self.tracer.begin_backward(loss) for loss in losses]
         self.backwards = True
         try:
@@ -150,6 +175,64 @@ class Watch:
                 self.original_backward(losses, gradients, *args, **kwargs)
         finally:
             self.backwards = False
+        self.own.opens(self.batch)
+
+    # ---- what it does besides
+
+    def waits(self) -> None:
+        """The host waits for the device."""
+        if self.own.window is not None:
+            self.own.window.reads += 1
+        elif self.tracer is not None and not self.tracer.in_backward:
+            self.tracer.reads += 1
+
+    def communicates(self, call: Collective, tensor: Any = None) -> None:
+        """The script calls a collective itself."""
+        if self.own.window is not None:
+            gradients = {key_of(p.grad) for o in self.optimizers for g in o.param_groups
+                         for p in g["params"] if p.grad is not None}  # fmt: skip
+            call.gradient = isinstance(tensor, Tensor) and key_of(tensor) in gradients
+            self.own.window.collectives.append(call)
+        elif self.tracer is not None:
+            self.tracer.collectives.append(call)
+
+    def besides(self) -> Told:
+        """All of that, for the workload."""
+        assert self.model is not None
+        told, own = Told(), self.own
+        windows = own.windows or [w for w in [own.window] if w is not None]
+        batch, loads = self.batches[0], self.loads > 1
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        elements = sum(p.numel() for p in trained)
+        if not self.asked.ddp:
+            for w in windows:
+                calls = [c for c in w.collectives if c.operation == "all_reduce"]
+                mine = [c for c in calls if c.gradient] or calls
+                if sum(c.elements for c in mine) < elements / 2:
+                    continue
+                if w is windows[0]:
+                    by_gradients(told, mine, len(trained), elements)
+                w.collectives = [c for c in w.collectives if not any(c is m for m in mine)]
+                del w.ops[: w.stepped_at], w.firsts[: w.stepped_at]  # the averaging's own
+        operators(told, own.windows, loads, batch)
+        collectives(told, "forward", [t.collectives for t in self.traces], self.batches)
+        after = [batch * (k + 1) if loads else batch for k in range(len(windows))]
+        collectives(told, "step", [w.collectives for w in windows], after)
+        if windows and all(w.reads for w in windows[:2]):
+            told.loop["loss_item"] = True
+        elif any(w.reads for w in windows[:2]):
+            told.not_counted.append({"what": "values that the host reads in some steps only"})
+        if self.traces[0].reads:
+            told.loop["forward_item"] = True
+        told.not_counted += self.weights or []
+        if any(c.operation == "all_gather" for c in self.traces[0].collectives):
+            told.notes.append(
+                f"what follows an all_gather is of {self.asked.ranks} ranks: describe it with"
+                " --ranks for another number"
+            )
+        if len(windows) < 2 and (told.layers or told.loop):
+            told.notes.append("one step was seen whole: the loop is taken to do so in each")
+        return told
 
     def check_micro_steps(self) -> None:
         if self.micro_steps > MICRO_STEPS:
@@ -177,6 +260,8 @@ class Watch:
             self.optimizer = optimizer
             self.accumulation = max(1, self.micro_steps)
         self.micro_steps = 0
+        if self.own.window is not None:
+            self.own.window.stepped, self.own.window.stepped_at = True, len(self.own.window.ops)
         if len(self.traces) >= STEPS or self.tries >= TRIES:
             raise Stopped()
 
@@ -190,8 +275,6 @@ class Watch:
     def loop(self) -> Dict[str, bool]:
         """`loop` of the workload."""
         out = dict(self.asked.loop)
-        if len(self.traces) > 1 and all(t.reads for t in self.traces[:2]):
-            out["loss_item"] = True
         if self.asked.halves == torch.float16:
             out.setdefault("grad_scaler", False)
         return out
@@ -208,24 +291,51 @@ class Watch:
             out = "whole" if set(part.parameters()) >= all_of_it else out or "regional"
         return out
 
-    def plan(self, notes: List[str]) -> Dict[str, Any]:
+    def plan(self, notes: List[str], told: Told) -> Dict[str, Any]:
         """Knobs, by their names in a plan."""
-        out = {**self.asked.knobs, **self.asked.at_end()}
+        out = {**self.asked.knobs, **self.asked.at_end(), **told.plan}
         if not self.asked.ddp:
             how = (
                 "reduces gradients itself, as --plan averaging predicts"
-                if self.asked.reduces
+                if out.get("system") == "averaging"
                 else "wraps its model in no DistributedDataParallel: a plan's defaults count"
             )
             notes.append(f"the script {how}")
         if self.accumulation > 1:
             out["accumulation_steps"] = self.accumulation
-            if self.asked.ddp and not self.asked.without_sync:
-                notes.append(
-                    f"{self.accumulation} backward passes of a step each reduce their gradients"
-                    " (there is no no_sync()): predicted as if the last one did alone"
-                )
+        out.update(self.no_sync(out.get("system", "pytorch_ddp"), notes))
+        if out.get("sync_batch_norm") and out.get("system", "pytorch_ddp") != "pytorch_ddp":
+            del out["sync_batch_norm"]
+            told.not_counted.append({"what": "collectives of SyncBatchNorm, which are modelled of"
+                                     " plain DDP"})  # fmt: skip
         return out
+
+    def no_sync(self, system: str, notes: List[str]) -> Dict[str, bool]:
+        """The plan's `no_sync`, where it is not the plan's default. Raises CaptureError."""
+        usual = {"pytorch_ddp": True, "zero_redundancy": True, "fsdp": False, "fsdp2": False}
+        if system not in usual or not self.asked.ddp:
+            return {}
+        count, last = sum(self.reduces), self.reduces[-1:]
+        if not count:
+            raise CaptureError(
+                "no backward pass of a step reduces gradients: each forward is inside no_sync(), or"
+                " goes round the wrapper (model.module(...)); describe the model with --factory,"
+                " and predict with --plan local_sgd if ranks train by themselves"
+            )
+        if self.accumulation == 1:
+            return {}
+        alone = 2 * count <= len(self.reduces)
+        if count == len(self.reduces) and usual[system]:
+            notes.append(
+                f"{count} backward passes of a step each reduce their gradients (there is no"
+                " no_sync()): no_sync=false; predict says what it would gain"
+            )
+        elif 1 < count < len(self.reduces) or (count == 1 and last == [False]):
+            notes.append(
+                f"{count} of {len(self.reduces)} backward passes of a step reduce gradients:"
+                f" predicted as if {'the last alone' if alone else 'each'} did"
+            )
+        return {} if alone == usual[system] else {"no_sync": alone}
 
     # ---- batches
 
