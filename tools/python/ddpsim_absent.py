@@ -15,7 +15,9 @@ MODULES = (
     " torch.backends torch.backends.cuda torch.backends.cudnn torch.amp torch.utils"
     " torch.utils.checkpoint torch.distributed torch.fft torch.linalg torch.special"
 ).split()
-OWN = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(torch.__file__))
+OWN = tuple(
+    os.path.join(os.path.dirname(os.path.abspath(f)), "") for f in (__file__, torch.__file__)
+)
 PRIVATE = ("torch._dynamo", "torch._inductor")  # what torch.compile asks for says nothing here
 
 

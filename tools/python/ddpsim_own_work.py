@@ -45,7 +45,8 @@ class Collective:
 class Window:
     """Between two steps."""
 
-    batch: int  # of the step before
+    batch: int  # samples of the micro-step before
+    next: int = 0  # of the one that follows
     ops: List[Op] = field(default_factory=list)
     firsts: List[Set[int]] = field(default_factory=list)  # first dimensions of each one's tensors
     collectives: List[Collective] = field(default_factory=list)
@@ -75,12 +76,13 @@ class OwnWork:
         """A backward has ended: what follows is the next micro-step, or the step's end."""
         self.window = Window(batch)
 
-    def closes(self) -> bool:
+    def closes(self, batch: int) -> bool:
         """The model's forward begins; whether this ends a window."""
-        complete = self.window is not None and self.window.stepped
+        window, self.window = self.window, None
+        complete = window is not None and window.stepped
         if complete:
-            self.windows.append(self.window)  # type: ignore[arg-type]
-        self.window = None
+            window.next = batch  # type: ignore[union-attr]
+            self.windows.append(window)  # type: ignore[arg-type]
         return complete
 
     def enter(self, module: nn.Module) -> None:
@@ -104,6 +106,8 @@ class OwnWork:
         """An operator outside of a step's forward and backward."""
         name = costs.base_name(func)
         given, made = list(tensors_in([list(args), kwargs])), list(tensors_in(out))
+        if name == "_to_copy" and given[0].dtype == made[0].dtype and kwargs.get("device"):
+            return  # from the CPU, or from there to here
         if not any(t.device.type == "meta" for t in given):
             return  # of the CPU, or from there; or without input, as data are made
         assert self.window is not None
@@ -145,35 +149,31 @@ class OwnWork:
 # ---- what each step does
 
 
-def solved(windows: Sequence[Window], loads: bool, batch: int) -> "Outside":
-    """The operators that every window has, with what scales with the batch."""
-    last = windows[1] if len(windows) > 1 and windows[1].names() == windows[0].names() else None
-    return Outside(windows[0], last, loads, batch)
-
-
 class Outside(Batches):
-    """Operators between steps, of one window or two. With a loader the k-th window begins after a
-    step of k times the batch, and ends before one of k + 1 times it; else all are alike."""
+    """Operators between steps, of one window or of two with the same ones. They are about the batch
+    of the step to come, or of the one before."""
 
-    def __init__(self, one: Window, two: Optional[Window], loads: bool, batch: int) -> None:
-        self.batches, self.traces = [batch], [one]  # type: ignore[list-item]
-        self.inexact, self.two, self.loads = 0, two, loads
+    def __init__(self, windows: Sequence[Window], batch: int) -> None:
+        self.batches, self.traces = [batch], [windows[0]]  # type: ignore[list-item]
+        self.inexact, self.windows = 0, windows
 
     def solve(self, index: int, number: Callable[[Op], float]) -> Scaled:
-        one, batch = self.traces[0], self.batches[0]
-        first = number(one.ops[index])
-        if self.two is not None and self.loads:
-            per = (number(self.two.ops[index]) - first) / batch
-            if per <= 0:
-                return Scaled(0, first)
-            fixed = first - 2 * batch * per  # of the step to come; else of the one before
-            return Scaled(per, fixed if fixed >= -1e-6 else max(0.0, first - batch * per))
-        firsts = one.firsts[index]  # type: ignore[attr-defined]
-        if batch in firsts:
-            return Scaled(first / batch)
-        if self.loads and 2 * batch in firsts:
-            return Scaled(first / (2 * batch))
-        return Scaled(0, first)
+        values = [number(w.ops[index]) for w in self.windows]
+        each = [[w.next for w in self.windows], [w.batch for w in self.windows]]
+        if len(values) == 2:
+            for one, two in each:
+                if one == two or values[0] == values[1]:
+                    continue
+                per = (values[1] - values[0]) / (two - one)
+                fixed = values[0] - per * one
+                if per > 0 and fixed >= -1e-6:
+                    return Scaled(per, max(0.0, fixed))
+            if values[0] != values[1] or all(one != two for one, two in each):
+                return Scaled(0, values[0])
+        for sizes in each:  # they are alike: a first dimension tells
+            if sizes[0] in self.windows[0].firsts[index]:
+                return Scaled(values[0] / sizes[0])
+        return Scaled(0, values[0])
 
 
 @dataclass
@@ -202,7 +202,7 @@ def size(count: float) -> str:
     return f"{count:.0f} bytes"
 
 
-def operators(told: Told, windows: Sequence[Window], loads: bool, batch: int) -> None:
+def operators(told: Told, windows: Sequence[Window], batch: int) -> None:
     """Of other networks: layers without parameters or backward, in front of the model's. Of tensors
     whose size is no batch's: an update once a step."""
     if not windows or not any(w.ops for w in windows):
@@ -216,7 +216,7 @@ def operators(told: Told, windows: Sequence[Window], loads: bool, batch: int) ->
             **({"flops": more} if more > 0 else {}),
         })  # fmt: skip
     both = len(windows) > 1 and rest.names() == chosen.names()
-    found = solved([windows[0], windows[1]] if both else [chosen], loads, batch)
+    found = Outside(windows[:2] if both else [chosen], batch)
     all_of_them = merged(layers_of(found))
     mark_attention(all_of_them)
     layers: List[Layer] = []
@@ -312,10 +312,13 @@ def collectives(
     if not rows:
         del told.loop["collectives"]
         return
-    total = sum(c.bytes for c in seen[0] if c.operation in PRICED and not c.ranks)
-    kinds = ", ".join(sorted({c.operation for c in seen[0] if c.operation in PRICED}))
+    priced = [c for c in seen[0] if c.operation in PRICED and not c.ranks]
+    if not priced:
+        return
+    kinds = ", ".join(sorted({c.operation for c in priced}))
     place = "between forward and backward" if when == "forward" else "after the update"
-    told.notes.append(f"the script's own {kinds} of {size(total)} are predicted {place}")
+    total = sum(c.bytes for c in priced)
+    told.notes.append(f"the script's own {kinds} of {size(total)} is predicted {place}")
 
 
 # ---- memory

@@ -88,6 +88,7 @@ class Watch:
         self.accumulation = 1
         self.reduces: List[bool] = []  # of each of those passes: whether it reduces gradients
         self.batch = 0  # of the step in progress
+        self.samples_now = 0  # of the micro-step in progress
         self.tries = 0  # steps that were begun
         self.loads = 0  # samples of a loader's first batch; 0: there is no loader
         self.multiplied = False  # without a loader, inputs got more samples after the first step
@@ -137,13 +138,16 @@ class Watch:
         """In place of ``nn.Module.__call__``."""
         is_model = self.is_model(module)
         if is_model:
-            if self.own.closes() and self.model is not None and self.weights is None:
+            ends = self.own.closes(first_dimension((args, kwargs)))
+            if ends and self.model is not None and self.weights is None:
                 self.weights = weights_beside(self.model, self.asked.wrapped)
+            self.stops_when_known()
             if self.optimizer is not None and not self.loads:
                 args, kwargs = self.loaded((list(args), kwargs))
                 self.loads, self.multiplied = 0, True
             args, kwargs = tree_map(stand.floats_on_meta, (args, kwargs))
-            self.begins(module, first_dimension((args, kwargs)))
+            self.samples_now = first_dimension((args, kwargs))
+            self.begins(module, self.samples_now)
         self.depth += 1
         self.own.enter(module)
         try:
@@ -166,7 +170,10 @@ class Watch:
                 self.reduces.append(self.asked.syncs())
         if self.tracer is None:
             self.check_micro_steps()
-            self.own.opens(self.batch)
+            for p in self.model.parameters() if self.model is not None else ():
+                if p.requires_grad and p.grad is None:
+                    p.grad = torch.empty_like(p)
+            self.own.opens(self.samples_now)
             return  # nothing is computed
         gradients = [self.tracer.begin_backward(loss) for loss in losses]
         self.backwards = True
@@ -175,7 +182,7 @@ class Watch:
                 self.original_backward(losses, gradients, *args, **kwargs)
         finally:
             self.backwards = False
-        self.own.opens(self.batch)
+        self.own.opens(self.samples_now)
 
     # ---- what it does besides
 
@@ -201,23 +208,24 @@ class Watch:
         assert self.model is not None
         told, own = Told(), self.own
         windows = own.windows or [w for w in [own.window] if w is not None]
-        batch, loads = self.batches[0], self.loads > 1
+        batch = self.batches[0]
         trained = [p for p in self.model.parameters() if p.requires_grad]
         elements = sum(p.numel() for p in trained)
         if not self.asked.ddp:
             for w in windows:
                 calls = [c for c in w.collectives if c.operation == "all_reduce"]
-                mine = [c for c in calls if c.gradient] or calls
+                whole = [c for c in calls if c.elements >= elements]
+                some = [c for c in calls if c.elements > 1]
+                mine = [c for c in calls if c.gradient] or whole or some
                 if sum(c.elements for c in mine) < elements / 2:
                     continue
                 if w is windows[0]:
                     by_gradients(told, mine, len(trained), elements)
                 w.collectives = [c for c in w.collectives if not any(c is m for m in mine)]
                 del w.ops[: w.stepped_at], w.firsts[: w.stepped_at]  # the averaging's own
-        operators(told, own.windows, loads, batch)
+        operators(told, own.windows, batch)
         collectives(told, "forward", [t.collectives for t in self.traces], self.batches)
-        after = [batch * (k + 1) if loads else batch for k in range(len(windows))]
-        collectives(told, "step", [w.collectives for w in windows], after)
+        collectives(told, "step", [w.collectives for w in windows], [w.batch for w in windows])
         if windows and all(w.reads for w in windows[:2]):
             told.loop["loss_item"] = True
         elif any(w.reads for w in windows[:2]):
@@ -262,7 +270,11 @@ class Watch:
         self.micro_steps = 0
         if self.own.window is not None:
             self.own.window.stepped, self.own.window.stepped_at = True, len(self.own.window.ops)
-        if len(self.traces) >= STEPS or self.tries >= TRIES:
+        self.stops_when_known()
+
+    def stops_when_known(self) -> None:
+        """Steps of different batches, and what is between two pairs of steps."""
+        if len(self.own.windows) > 1 and (len(self.traces) >= STEPS or self.tries >= TRIES):
             raise Stopped()
 
     # ---- what is known at the end
