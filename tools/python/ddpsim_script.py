@@ -315,6 +315,11 @@ class Watch:
             notes.append(f"the script {how}")
         if self.accumulation > 1:
             out["accumulation_steps"] = self.accumulation
+        if 0 < self.asked.passes < self.accumulation:
+            raise CaptureError(
+                f"Horovod refuses {self.accumulation} backward passes in a step: say"
+                f" backward_passes_per_step={self.accumulation}"
+            )
         out.update(self.no_sync(out.get("system", "pytorch_ddp"), notes))
         if out.get("sync_batch_norm") and out.get("system", "pytorch_ddp") != "pytorch_ddp":
             del out["sync_batch_norm"]

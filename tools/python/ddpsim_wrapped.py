@@ -48,6 +48,7 @@ class Asked:
     halves: Optional[torch.dtype] = None  # of autocast, where gradients are wanted
     armed: bool = False  # DDP: a forward that reduces has run since the last backward
     held: bool = False  # FSDP: gradients are not reduced now
+    passes: int = 0  # backward passes of a step that Horovod was told of; 0: it was not asked
     syncs: Callable[[], bool] = lambda: True  # whether the backward that begins reduces gradients
     waits: Callable[[], None] = lambda: None  # the host waits for the device
     communicates: Callable[..., None] = lambda *_: None  # the script calls a collective itself
