@@ -57,6 +57,44 @@ constexpr OpWord kDdpWords[] = {kRebuildBroadcast, kRebuildWait, kFindUnused, kC
 // Which of DDP's lives this step belongs to.
 enum class Life { First, Second, Rebuild, Steady };
 
+// The lives of warm-up steps of so many passes each: DDP counts passes that reduce, not steps.
+std::vector<std::vector<Life>> warm_up(const Plan& plan, std::size_t passes) {
+  std::vector<Life> early{Life::First};
+  if (plan.static_graph) early.push_back(Life::Second);
+  if (rebuilds(plan)) early.push_back(Life::Rebuild);
+  while (early.size() % passes != 0) early.push_back(Life::Steady);
+  std::vector<std::vector<Life>> out;
+  for (std::size_t i = 0; i < early.size(); i += passes)
+    out.emplace_back(early.begin() + static_cast<std::ptrdiff_t>(i),
+                     early.begin() + static_cast<std::ptrdiff_t>(i + passes));
+  return out;
+}
+
+// `compresses`: by PowerSGD.
+std::vector<Bucket> buckets_of(const Workload& w, const Plan& plan,
+                               const std::vector<std::vector<TensorIndex>>& buckets,
+                               bool compresses) {
+  const bool half =
+      plan.comm_hook == CommHook::Fp16Compress || plan.comm_hook == CommHook::Bf16Compress;
+  std::vector<Bucket> out;
+  for (const std::vector<TensorIndex>& tensors : buckets) {
+    Bucket bucket;
+    bucket.tensors = tensors;
+    bucket.dtype = w.tensors[tensors.front()].dtype;
+    std::int64_t elements = 0;
+    for (TensorIndex t : tensors) {
+      bucket.bytes += w.tensors[t].bytes();
+      elements += w.tensors[t].elements();
+    }
+    bucket.wire_bytes.count = half ? 2 * elements : bucket.bytes.count;
+    if (compresses)
+      bucket.wire_bytes.count =
+          element_size(bucket.dtype) * power_sgd_parts(w, bucket.tensors, plan.ddp).wire();
+    out.push_back(std::move(bucket));
+  }
+  return out;
+}
+
 class DdpLowering {
  public:
   DdpLowering(const TimedWorkload& timed, const Plan& plan, const DdpRound& round,
@@ -88,19 +126,12 @@ class DdpLowering {
       program_.streams = {"optimizer"};
     program_.activations_known = memory_.known();
     initial_ = initial_buckets(w_, plan_);
-    const bool anew = rebuilds(plan_);
-    rebuilt_ = anew ? rebuilt_buckets(w_, plan_, ready_order(w_, plan_)) : initial_;
-    std::vector<Life> early{Life::First};
-    if (plan_.static_graph) early.push_back(Life::Second);
-    if (anew) early.push_back(Life::Rebuild);
-    // DDP counts passes that reduce, not steps.
+    rebuilt_ = rebuilds(plan_) ? rebuilt_buckets(w_, plan_, ready_order(w_, plan_)) : initial_;
     const std::size_t a_step = round_.batches > 0 ? 1 : static_cast<std::size_t>(passes());
-    for (std::size_t i = 0; steps == Steps::All && i < early.size(); i += a_step) {
-      std::vector<Life> lives(a_step, Life::Steady);
-      for (std::size_t k = 0; k < a_step && i + k < early.size(); ++k) lives[k] = early[i + k];
-      const bool begins_anew = lives.front() == Life::Rebuild;
-      program_.warmup.push_back(step(begins_anew ? StepKind::Rebuild : StepKind::First, lives));
-    }
+    if (steps == Steps::All)
+      for (const std::vector<Life>& lives : warm_up(plan_, a_step))
+        program_.warmup.push_back(
+            step(lives.front() == Life::Rebuild ? StepKind::Rebuild : StepKind::First, lives));
     program_.steady =
         step(StepKind::Steady, std::vector<Life>(static_cast<std::size_t>(passes()), Life::Steady));
     return std::move(program_);
@@ -170,27 +201,13 @@ class DdpLowering {
 
   // The buckets from now on; those of passes before stay the step's.
   void add_buckets(const std::vector<std::vector<TensorIndex>>& buckets) {
-    StepBuilder& b = *b_;
-    bool half =
-        plan_.comm_hook == CommHook::Fp16Compress || plan_.comm_hook == CommHook::Bf16Compress;
+    std::vector<Bucket>& all = b_->step.buckets;
+    base_ = all.size();
+    for (Bucket& bucket : buckets_of(w_, plan_, buckets, compresses()))
+      all.push_back(std::move(bucket));
     bucket_of_.assign(w_.tensors.size(), 0);
-    base_ = b.step.buckets.size();
-    for (std::size_t k = 0; k < buckets.size(); ++k) {
-      Bucket bucket;
-      bucket.tensors = buckets[k];
-      bucket.dtype = w_.tensors[buckets[k].front()].dtype;
-      std::int64_t elements = 0;
-      for (TensorIndex t : buckets[k]) {
-        bucket_of_[t] = static_cast<std::uint32_t>(base_ + k);
-        bucket.bytes.count += bytes_of(t);
-        elements += w_.tensors[t].elements();
-      }
-      bucket.wire_bytes.count = half ? 2 * elements : bucket.bytes.count;
-      if (compresses())
-        bucket.wire_bytes.count =
-            element_size(bucket.dtype) * power_sgd_parts(w_, bucket.tensors, plan_.ddp).wire();
-      b.step.buckets.push_back(std::move(bucket));
-    }
+    for (std::size_t k = base_; k < all.size(); ++k)
+      for (TensorIndex t : all[k].tensors) bucket_of_[t] = static_cast<std::uint32_t>(k);
   }
 
   // Rank 0's assignment wins: indices, then sizes; both read back on the host.

@@ -241,7 +241,8 @@ for i, (x, y) in enumerate(loader):
 """
 DDP_WRAP = "DDP(model)"
 FSDP = "__import__('torch.distributed.fsdp').distributed.fsdp.FullyShardedDataParallel(model)"
-FSDP2 = "__import__('torch.distributed._composable.fsdp').distributed._composable.fsdp.fully_shard(model)"
+FSDP2 = FSDP.replace("distributed.fsdp", "distributed._composable.fsdp")
+FSDP2 = FSDP2.replace("FullyShardedDataParallel", "fully_shard")
 EACH = "loss().backward()"
 INSIDE = "with contextlib.nullcontext() if last else m.no_sync(): loss().backward()"
 BACKWARD_ONLY = """l = loss()
@@ -326,7 +327,8 @@ class Beside(Case):
         (reduced,) = mine["loop"]["collectives"]
         self.assertEqual((reduced["operation"], reduced["when"]), ("all_reduce", "forward"))
         self.assertEqual(reduced["bytes_fixed"], 1 << 28)
-        self.assertIn("own all_reduce of 256 MiB is predicted between forward and backward", self.said)
+        said = "own all_reduce of 256 MiB is predicted between forward and backward"
+        self.assertIn(said, self.said)
         more = self.step()["step_ps"] - plain
         self.assertGreater(more, 2 * 0.875 * (1 << 28) * 8 / 10e9 * 1e12)  # a ring's share
         mine = self.described("in_forward.py", "gather")

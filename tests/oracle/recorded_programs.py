@@ -59,8 +59,8 @@ model = torch.nn.parallel.DistributedDataParallel(model, {arguments})
 """
 AVERAGE = "[dist.all_reduce(p.grad) for p in model.parameters()]"
 
-# name: torchvision's model or ours, workload, arguments of DDP (None: averaging), hook, --set lines;
-# micro-steps, what each begins with
+# name: torchvision's model or ours, workload, arguments of DDP (None: averaging), hook, --set
+# lines; micro-steps, what each begins with
 CASES = {
     "resnet18": ("resnet18", "", "resnet18-cpu", "bucket_cap_mb=5", "", ["bucket_cap_mb=5"]),
     "mobilenet_v2, no buffers": (

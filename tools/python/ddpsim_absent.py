@@ -1,5 +1,5 @@
-"""What a script or a library asks PyTorch for that this one lacks: where it then falls back, another
-PyTorch would take other operators.
+"""What a script or a library asks PyTorch for that this one lacks: where it then falls back,
+another PyTorch would take other operators.
 """
 from __future__ import annotations
 

@@ -396,8 +396,8 @@ def of_version(used: Dict[str, Any]) -> List[str]:
     if absent:
         more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
         out.append(
-            f"the script asked for {', '.join(absent[:SHOWN])}{more}, which PyTorch {version} lacks:"
-            " with another it may take other operators"
+            f"the script asked for {', '.join(absent[:SHOWN])}{more}, which PyTorch {version}"
+            " lacks: with another it may take other operators"
         )
     return out
 

@@ -283,7 +283,8 @@ def collectives(
         return
     if len(seen) > 1 and [c.alike() for c in seen[0]] != [c.alike() for c in seen[1]]:
         less, more = sorted(seen, key=len)
-        count, total = len(more) - len(less), sum(c.bytes for c in more) - sum(c.bytes for c in less)
+        count = len(more) - len(less)
+        total = sum(c.bytes for c in more) - sum(c.bytes for c in less)
         told.not_counted.append({
             "what": f"{count} collectives that some steps call", "bytes": max(0, total)
         })  # fmt: skip

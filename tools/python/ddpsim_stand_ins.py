@@ -66,7 +66,8 @@ class OnGpu(WithoutMemory):
         asked = kwargs.get("device")
         gpu = asked is not None and torch.device(asked).type not in ("cpu", "meta")
         out = super().run(func, args, kwargs)
-        if asked is not None and torch.device(asked).type == "cpu" and base_name(func) == "_to_copy":
+        to_cpu = asked is not None and torch.device(asked).type == "cpu"
+        if to_cpu and base_name(func) == "_to_copy":
             self.copied_back(args)
         return tree_map(floats_on_meta, out) if gpu else out
 
