@@ -138,11 +138,6 @@ class DdpLowering {
   }
 
  private:
-  void append_unused(std::vector<TensorIndex>& order) const {
-    for (std::size_t i = 0; i < unused_.size(); ++i)
-      if (unused_[i]) order.push_back(static_cast<TensorIndex>(i));
-  }
-
   std::int64_t bytes_of(TensorIndex t) const { return program_.tensor_bytes[t]; }
   std::int64_t gradient_bytes() const { return w_.gradient_bytes().count; }
   bool power_sgd() const { return plan_.comm_hook == CommHook::PowerSgd; }
@@ -266,14 +261,8 @@ class DdpLowering {
 
   void hook(TensorIndex t) {
     if (delayed()) return;
-    if (!hooked_ && any_unused_) {
-      std::vector<TensorIndex> unused;
-      append_unused(unused);
-      for (TensorIndex u : unused) {
-        copy_in(u);
-        mark_ready(u);
-      }
-    }
+    for (TensorIndex u = 0; !hooked_ && any_unused_ && u < unused_.size(); ++u)
+      if (unused_[u]) copy_in(u), mark_ready(u);
     if (!hooked_ && !plan_.ddp.divide_by_initial_world_size) join_count(*b_, notified_);
     hooked_ = true;
     copy_in(t);
