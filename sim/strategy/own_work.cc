@@ -74,7 +74,7 @@ class OwnWork {
   void collective(const OwnCollective& c, std::uint32_t number, int micro) {
     const bool workers = !gpu_ || program_.backend != Backend::Nccl;
     const bool on_stream = !workers && on_current_stream_;
-    std::uint32_t launched = workers ? kNoOp : in_.add(kLaunch, Lane::Host, micro);
+    std::uint32_t launched = workers ? kNoOp : in_.add(kLaunch, Lane::Host, -1);
     const std::uint32_t op = in_.add(word_of(c.operation),
                                      workers     ? Lane::Worker
                                      : on_stream ? Lane::Compute

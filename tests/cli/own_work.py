@@ -224,7 +224,7 @@ class Law(Case):
             for left in mine["not_counted"]:
                 self.assertIn(f"not counted: {left['what']}", self.said)
                 self.assertIn(f"not counted: {left['what']}", text)
-                said = " ".join(answer["extrapolated"])
+                said = " ".join(answer["summary"]["extrapolated"])
                 self.assertIn(f"not counted: {left['what']}", said)
             version = mine["described_with"]["pytorch"]
             if not version.startswith("2.7"):
@@ -295,7 +295,7 @@ class NoSync(Case):
                 "predict", "--script", "script.py", "--cluster", "gpu-ethernet-10g", "--ranks",
                 "16", "--format", "json", "--", mode,
             )  # fmt: skip
-            steps[mode] = json.loads(done.stdout)["step_ps"]
+            steps[mode] = json.loads(done.stdout)["summary"]["step_ps"]
         self.assertEqual(steps["flag"], steps["inside"])
         self.assertEqual(steps["plain"], steps["outside"])
         self.assertGreater(steps["plain"], 5 * steps["inside"])
@@ -318,7 +318,7 @@ class Beside(Case):
         flags = ["--workload", "mine.json", "--cluster", "gpu-ethernet-10g", "--format", "json"]
         for s in sets:
             flags += ["--set", s]
-        return json.loads(self.answer("predict", *flags).stdout)
+        return json.loads(self.answer("predict", *flags).stdout)["summary"]
 
     def test_collectives_in_forward(self):
         self.described("in_forward.py", "none")

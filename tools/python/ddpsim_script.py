@@ -29,6 +29,10 @@ TRIES = 12  # steps that are looked at to see so many of different batches
 MICRO_STEPS = 4096  # without a step of the optimizer: no training loop
 
 
+def on_device(args: Any) -> bool:
+    return any(t.device.type == "meta" for t in tensors_in([args]))
+
+
 class LiveTracer(Tracer):
     """A step that the script runs."""
 
@@ -36,6 +40,11 @@ class LiveTracer(Tracer):
         super().__init__(model)
         self.reads = 0  # values that the loop reads between forward and backward
         self.collectives: List[Collective] = []  # the script's own, in forward and backward
+
+    def run(self, func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
+        if not self.stack and stand.to_cpu(func, kwargs) and on_device(args):
+            self.reads += 1
+        return super().run(func, args, kwargs)
 
     def read(self, name: str, t: Tensor) -> Any:
         if self.stack:
@@ -53,6 +62,8 @@ class Outside(OnGpu):
 
     def run(self, func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
         out = super().run(func, args, kwargs)
+        if stand.to_cpu(func, kwargs) and on_device(args):
+            self.watch.waits()
         if self.watch.own.window is not None:
             self.watch.own.saw(func, args, kwargs, out)
         if self.watch.own.reads_a_test(func, args, kwargs, out):
@@ -63,9 +74,6 @@ class Outside(OnGpu):
         self.watch.waits()
         return super().read(name, t)
 
-    def copied_back(self, args: Any) -> None:
-        if any(t.device.type == "meta" for t in tensors_in([args])):
-            self.watch.waits()
 
 
 class Watch:
