@@ -8,12 +8,16 @@
 namespace ddpsim::io {
 namespace {
 
-// "bwd/NAME", "micro0/bwd/NAME": the gradient that is ready when it ends.
+// "bwd/NAME", "micro0/bwd/NAME", or, of a recorded step's second, "bwd/NAME#1": the gradient that
+// is ready when it ends.
 std::string gradient_of(const std::string& op) {
   std::size_t at = op.rfind("micro", 0) == 0 ? op.find('/') + 1 : 0;
   if (op.compare(at, 4, "bwd/") != 0 || op.compare(at, std::string::npos, "bwd/tail") == 0)
     return {};
-  return op.substr(at + 4);
+  const std::size_t number = op.rfind('#');
+  const bool numbered = number != std::string::npos && number + 1 < op.size() &&
+                        op.find_first_not_of("0123456789", number + 1) == std::string::npos;
+  return op.substr(at + 4, numbered ? number - at - 4 : std::string::npos);
 }
 
 std::vector<std::string> texts(const Reader& r) {

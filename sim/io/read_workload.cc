@@ -249,6 +249,63 @@ Optimizer read_optimizer(const Reader& r) {
   return o;
 }
 
+double read_amount(const Reader& r) {
+  const double n = r.number();
+  if (!(n >= 0 && n <= 1e18)) r.fail("0 to 10^18");
+  return n;
+}
+
+OwnCollective read_own_collective(const Reader& r) {
+  r.only({"operation", "when", "bytes_per_sample", "bytes_fixed", "dtype", "count", "host"});
+  constexpr std::array kKnown{Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather,
+                              Operation::Broadcast, Operation::Reduce,        Operation::AllToAll};
+  OwnCollective c;
+  c.operation =
+      kKnown[static_cast<std::size_t>(r.at("operation")
+                                          .choice({"all_reduce", "reduce_scatter", "all_gather",
+                                                   "broadcast", "reduce", "all_to_all"}))];
+  c.in_forward = r.at("when").choice({"forward", "step"}) == 0;
+  if (r.has("bytes_per_sample")) c.bytes_per_sample = read_amount(r.at("bytes_per_sample"));
+  if (r.has("bytes_fixed")) c.bytes_fixed = read_amount(r.at("bytes_fixed"));
+  if (r.has("dtype")) {
+    const auto dtype = parse_dtype(r.at("dtype").text());
+    if (!dtype) r.at("dtype").fail("unknown dtype, such as float32");
+    c.dtype = *dtype;
+  }
+  if (r.has("count")) c.count = r.at("count").small(1, 100'000);
+  if (r.has("host")) c.host = r.at("host").boolean();
+  return c;
+}
+
+Loop read_loop(const Reader& r) {
+  r.only(
+      {"grad_scaler", "clip_grad_norm", "loss_item", "forward_item", "own_update", "collectives"});
+  Loop loop;
+  if (r.has("grad_scaler")) loop.grad_scaler = r.at("grad_scaler").boolean();
+  if (r.has("clip_grad_norm")) loop.clip_grad_norm = r.at("clip_grad_norm").boolean();
+  if (r.has("loss_item")) loop.loss_item = r.at("loss_item").boolean();
+  if (r.has("forward_item")) loop.forward_item = r.at("forward_item").boolean();
+  if (r.has("own_update")) {
+    Reader own = r.at("own_update");
+    own.only({"bytes", "kernels"});
+    loop.traffic = static_cast<std::int64_t>(read_amount(own.at("bytes")));
+    loop.kernels = own.at("kernels").small(0, 1'000'000);
+  }
+  if (r.has("collectives"))
+    for (const Reader& c : r.at("collectives").items())
+      loop.collectives.push_back(read_own_collective(c));
+  return loop;
+}
+
+NotCounted read_left_out(const Reader& r) {
+  r.only({"what", "flops", "bytes"});
+  NotCounted n;
+  n.what = r.at("what").text();
+  if (r.has("flops")) n.flops = read_amount(r.at("flops"));
+  if (r.has("bytes")) n.bytes = read_amount(r.at("bytes"));
+  return n;
+}
+
 void read_casting(const Reader& r, Workload& w) {
   w.casting = static_cast<Casting>(r.choice({"autocast", "pure", "master_weights"}));
   if (w.casting == Casting::Autocast) return;
@@ -286,10 +343,12 @@ Workload read_workload(const Json& j, const std::string& file) {
   if (repeats(j)) return read_workload(unrolled(j, file), file);
   Reader r(j, file);
   r.schema("ddpsim.workload/1");
-  r.only({"schema",    "name",      "model",   "basis",       "batch",         "sequence",
-          "positions", "precision", "device",  "source",      "optimizer",     "tensors",
-          "frozen",    "buffers",   "arrival", "times",       "layers",        "memory_format",
-          "attention", "casting",   "loop",    "cuda_graphs", "checkpointing", "compile"});
+  r.only({"schema",      "name",          "model",     "basis",       "batch",
+          "sequence",    "positions",     "precision", "device",      "source",
+          "optimizer",   "tensors",       "buffers",   "arrival",     "times",
+          "layers",      "memory_format", "attention", "casting",     "loop",
+          "cuda_graphs", "checkpointing", "compile",   "not_counted", "described_with",
+          "frozen"});
   Workload w;
   w.name = r.at("name").text();
   w.model = r.has("model") ? r.at("model").text() : w.name;
@@ -308,12 +367,15 @@ Workload read_workload(const Json& j, const std::string& file) {
   if (r.has("buffers"))
     for (const Reader& t : r.at("buffers").items()) w.buffers.push_back(read_tensor(t));
   if (r.has("cuda_graphs")) w.cuda_graphs = r.at("cuda_graphs").boolean();
-  if (r.has("loop")) {
-    Reader loop = r.at("loop");
-    loop.only({"grad_scaler", "clip_grad_norm", "loss_item"});
-    if (loop.has("grad_scaler")) w.loop.grad_scaler = loop.at("grad_scaler").boolean();
-    if (loop.has("clip_grad_norm")) w.loop.clip_grad_norm = loop.at("clip_grad_norm").boolean();
-    if (loop.has("loss_item")) w.loop.loss_item = loop.at("loss_item").boolean();
+  if (r.has("loop")) w.loop = read_loop(r.at("loop"));
+  if (r.has("not_counted"))
+    for (const Reader& n : r.at("not_counted").items()) w.not_counted.push_back(read_left_out(n));
+  if (r.has("described_with")) {
+    Reader with = r.at("described_with");
+    with.only({"pytorch", "absent"});
+    w.described_with.pytorch = with.at("pytorch").text();
+    if (with.has("absent"))
+      for (const Reader& a : with.at("absent").items()) w.described_with.absent.push_back(a.text());
   }
   w.arrival = read_indices(r.at("arrival"), w.tensors.size());
   if (w.basis == Basis::Captured) {

@@ -174,6 +174,7 @@ struct MegatronPlan {
 
 // DistributedDataParallel's knobs that its buckets do not depend on.
 struct DdpPlan {
+  bool no_sync = true;  // around micro-steps but the last; false: each of them reduces
   std::int64_t matrix_approximation_rank = 1;  // of PowerSGDState (CommHook::PowerSgd)
   std::int64_t start_powerSGD_iter = 1000;
   std::optional<double> min_compression_rate;  // default 2

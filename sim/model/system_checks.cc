@@ -291,7 +291,8 @@ Problem check_ddp(const Plan& p, const Workload& w, DeviceKind device) {
               "takes the place of a comm_hook; leave out one of the two"};
     if (p.accumulation_steps > 1)
       return {"/plan/optimizer_in_backward",
-              "updates in every backward: PyTorch refuses it together with no_sync"};
+              "updates in every backward: PyTorch refuses it together with no_sync, and without it "
+              "micro-steps would each update"};
     if (loop_work(w).clip > 0 || loop_work(w).unscale > 0)
       return {"/plan/optimizer_in_backward",
               "has updated a parameter before the norm of all gradients is known: without clipping "

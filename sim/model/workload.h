@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/model/algorithm.h"
 #include "sim/model/error.h"
 #include "sim/units/units.h"
 
@@ -153,13 +154,41 @@ struct Optimizer {
 // Bytes of memory traffic per fp32 parameter in one optimizer step, all passes. Source: facts of
 // torch/optim/{sgd,adam}.py; sim/MODEL.md.
 double optimizer_bytes_per_element(const Optimizer& o);
-// What a training loop does between the last gradient and the next forward, besides the optimizer.
+// A collective that a training script calls itself, beside its data-parallel system; of all ranks.
+struct OwnCollective {
+  Operation operation = Operation::AllReduce;
+  bool in_forward = false;  // in each micro-step, between forward and backward; false: once a step,
+                            // after its update
+  double bytes_per_sample = 0;  // what a rank gives; of a reduce-scatter, what it gets
+  double bytes_fixed = 0;
+  DType dtype = DType::Float32;
+  int count = 1;      // one after another
+  bool host = false;  // the host waits for it
+};
+// What a training loop does besides forward, backward and the optimizer.
 // Source: torch/amp/grad_scaler.py, torch/nn/utils/clip_grad.py.
 struct Loop {
   std::optional<bool> grad_scaler;  // torch.amp.GradScaler, or Apex's loss scaling; absent: where a
                                     // described workload computes in fp16, except pure
   bool clip_grad_norm = false;      // torch.nn.utils.clip_grad_norm_
   bool loss_item = false;           // the host reads the loss after each step
+  bool forward_item = false;        // the host reads what forward made, before each backward
+  std::int64_t traffic = 0;  // bytes that it reads and writes after the update (an average of
+                             // weights), in so many kernels
+  int kernels = 0;
+  std::vector<OwnCollective> collectives;
+};
+
+// What a script or a trace does that the rest of a workload does not say.
+struct NotCounted {
+  std::string what;  // "forward of a second network (ResNet)"
+  double flops = 0;  // of a step; 0 = none, or not known
+  double bytes = 0;
+};
+// Which PyTorch described a workload, and what the script asked for that this one lacks.
+struct DescribedWith {
+  std::string pytorch;  // "1.13.1"; "" = not said
+  std::vector<std::string> absent;
 };
 
 // Passes over parameters that an optimizer step makes, and whether a kernel takes many parameters.
@@ -194,6 +223,8 @@ struct Workload {
   bool fused_attention = false;     // described: scaled_dot_product_attention instead of its parts
   bool flash2 = false;              // by FlashAttention-2. REQUIRES: fused_attention
   Compile compile = Compile::None;  // described; compiled.h
+  std::vector<NotCounted> not_counted;
+  DescribedWith described_with;
   std::optional<MeasuredStep> measured_step;  // its factor is not in `times`
   Bytes gradient_bytes() const;
   std::int64_t elements() const;  // of `tensors`

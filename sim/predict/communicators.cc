@@ -10,6 +10,7 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/server_places.h"
 #include "sim/strategy/fsdp.h"
+#include "sim/strategy/own_work.h"
 #include "sim/strategy/systems.h"
 
 namespace ddpsim::predict {
@@ -137,6 +138,7 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   const strategy::SystemRecord& system = strategy::record_of(plan.system);
   std::vector<Operation> needed{Operation::AllReduce, Operation::Broadcast};
   if (system.operations) needed = system.operations(plan);
+  for (Operation o : strategy::own_operations(q.workload.loop)) needed.push_back(o);
   for (Operation o : needed)
     if (o != Operation::AllReduce && o != Operation::Broadcast && devices.size() > 1 &&
         q.profile.compute.capability == 0)

@@ -125,7 +125,7 @@ void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
       p.host.calls.clear();
       break;
     case Mechanism::Loop:
-      w.loop = {false, false, false};
+      w.loop = {.grad_scaler = false};
       break;
     case Mechanism::HostMemory:
       for (auto& [name, t] : p.transports) t.host_memory.reset();

@@ -13,6 +13,7 @@
 #include "sim/predict/given_program.h"
 #include "sim/predict/joint_spread.h"
 #include "sim/predict/known_times.h"
+#include "sim/predict/left_out.h"
 #include "sim/predict/link_use.h"
 #include "sim/predict/lowered.h"
 #include "sim/predict/measured_step.h"
@@ -447,9 +448,7 @@ Prediction predict(const Question& q, const Options& given) {
   bool idle = r.times.forward + r.times.backward < kLeast;
   out.scaling_efficiency = idle ? 0 : ratio(out.single_rank_step, typical);
   find_interval(q, options, out);
-  double jitter = ratio(step, typical);
-  out.efficiency_low *= jitter;
-  out.efficiency_high *= jitter;
+  for (double* e : {&out.efficiency_low, &out.efficiency_high}) *e *= ratio(step, typical);
   if (!options.program) find_memory(q, r, options, out);
   out.measured_step = q.workload.measured_step;
   if (out.measured_step)
@@ -483,6 +482,7 @@ Prediction predict(const Question& q, const Options& given) {
     out.extrapolated.push_back(
         "steps of this job and of another differ too much to simulate two of the longer with all "
         "of the shorter: what they share is in this number only in part");
+  say_what_is_left_out(q.workload, q.scenario.plan, out.extrapolated);
   return out;
 }
 

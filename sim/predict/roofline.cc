@@ -275,6 +275,7 @@ void add_loop(const Workload& w, const Profile& p, Level level, StepTimes& t) {
   const LoopWork loop = loop_work(w);
   if (loop.unscale > 0) t.loop += memory_time(p, level, loop.unscale, loop.unscale_kernels);
   if (loop.clip > 0) t.loop += memory_time(p, level, loop.clip, loop.clip_kernels);
+  if (w.loop.traffic > 0) t.loop += memory_time(p, level, w.loop.traffic, w.loop.kernels);
   t.waits_before_update = loop.waits;
   t.waits_after_update = w.loop.loss_item;
 }

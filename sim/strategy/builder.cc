@@ -45,7 +45,9 @@ Op& StepBuilder::push(const OpWord& word, Lane lane, std::uint32_t subject, std:
   op.word = number_of(word);
   op.lane = lane;
   // Buckets belong to the step, whichever micro-step launches them.
-  op.micro = word.kind.in_micro_step || of_batch_ ? micro_ : std::int16_t{-1};
+  const bool of_batch =
+      of_batch_ && !is_launch(word.kind);  // its name has that of what it launches
+  op.micro = word.kind.in_micro_step || of_batch ? micro_ : std::int16_t{-1};
   op.subject = subject;
   op.bytes = bytes;
   return op;

@@ -3,6 +3,8 @@
 //   backward: per gradient, hook = copy into bucket (fused division); a bucket is launched when it
 //   is full AND all earlier ones were launched after backward: per bucket in order, wait, copy out
 //   (one kernel per parameter); optimizer
+// A step has one such pass, of which micro-steps but the last run as under no_sync(); or one for
+// each micro-step (no_sync=false); or one for each batch of a round (local SGD).
 // Where Gloo reduces (CPU, and CUDA tensors through pinned memory) the host waits, too.
 #include "sim/strategy/ddp.h"
 
@@ -55,6 +57,44 @@ constexpr OpWord kDdpWords[] = {kRebuildBroadcast, kRebuildWait, kFindUnused, kC
 // Which of DDP's lives this step belongs to.
 enum class Life { First, Second, Rebuild, Steady };
 
+// The lives of warm-up steps of so many passes each: DDP counts passes that reduce, not steps.
+std::vector<std::vector<Life>> warm_up(const Plan& plan, std::size_t passes) {
+  std::vector<Life> early{Life::First};
+  if (plan.static_graph) early.push_back(Life::Second);
+  if (rebuilds(plan)) early.push_back(Life::Rebuild);
+  while (early.size() % passes != 0) early.push_back(Life::Steady);
+  std::vector<std::vector<Life>> out;
+  for (std::size_t i = 0; i < early.size(); i += passes)
+    out.emplace_back(early.begin() + static_cast<std::ptrdiff_t>(i),
+                     early.begin() + static_cast<std::ptrdiff_t>(i + passes));
+  return out;
+}
+
+// `compresses`: by PowerSGD.
+std::vector<Bucket> buckets_of(const Workload& w, const Plan& plan,
+                               const std::vector<std::vector<TensorIndex>>& buckets,
+                               bool compresses) {
+  const bool half =
+      plan.comm_hook == CommHook::Fp16Compress || plan.comm_hook == CommHook::Bf16Compress;
+  std::vector<Bucket> out;
+  for (const std::vector<TensorIndex>& tensors : buckets) {
+    Bucket bucket;
+    bucket.tensors = tensors;
+    bucket.dtype = w.tensors[tensors.front()].dtype;
+    std::int64_t elements = 0;
+    for (TensorIndex t : tensors) {
+      bucket.bytes += w.tensors[t].bytes();
+      elements += w.tensors[t].elements();
+    }
+    bucket.wire_bytes.count = half ? 2 * elements : bucket.bytes.count;
+    if (compresses)
+      bucket.wire_bytes.count =
+          element_size(bucket.dtype) * power_sgd_parts(w, bucket.tensors, plan.ddp).wire();
+    out.push_back(std::move(bucket));
+  }
+  return out;
+}
+
 class DdpLowering {
  public:
   DdpLowering(const TimedWorkload& timed, const Plan& plan, const DdpRound& round,
@@ -85,54 +125,64 @@ class DdpLowering {
     if (timed_.device == DeviceKind::Gpu && plan_.ddp.optimizer_in_backward)
       program_.streams = {"optimizer"};
     program_.activations_known = memory_.known();
-    bool all = steps == Steps::All;
-    auto initial = initial_buckets(w_, plan_);
-    bool anew = rebuilds(plan_);
-    auto rebuilt = anew ? rebuilt_buckets(w_, plan_, ready_order(w_, plan_)) : initial;
-    if (all) program_.warmup.push_back(step(StepKind::First, Life::First, initial));
-    if (all && plan_.static_graph)
-      program_.warmup.push_back(step(StepKind::First, Life::Second, initial));
-    if (all && anew) program_.warmup.push_back(step(StepKind::Rebuild, Life::Rebuild, rebuilt));
-    program_.steady = step(StepKind::Steady, Life::Steady, rebuilt);
+    initial_ = initial_buckets(w_, plan_);
+    rebuilt_ = rebuilds(plan_) ? rebuilt_buckets(w_, plan_, ready_order(w_, plan_)) : initial_;
+    const std::size_t a_step = round_.batches > 0 ? 1 : static_cast<std::size_t>(passes());
+    if (steps == Steps::All)
+      for (const std::vector<Life>& lives : warm_up(plan_, a_step))
+        program_.warmup.push_back(
+            step(lives.front() == Life::Rebuild ? StepKind::Rebuild : StepKind::First, lives));
+    program_.steady =
+        step(StepKind::Steady, std::vector<Life>(static_cast<std::size_t>(passes()), Life::Steady));
     return std::move(program_);
   }
 
  private:
-  void append_unused(std::vector<TensorIndex>& order) const {
-    for (std::size_t i = 0; i < unused_.size(); ++i)
-      if (unused_[i]) order.push_back(static_cast<TensorIndex>(i));
-  }
-
   std::int64_t bytes_of(TensorIndex t) const { return program_.tensor_bytes[t]; }
   std::int64_t gradient_bytes() const { return w_.gradient_bytes().count; }
   bool power_sgd() const { return plan_.comm_hook == CommHook::PowerSgd; }
   bool finds_unused() const { return plan_.find_unused_parameters && !plan_.static_graph; }
 
-  StepProgram step(StepKind kind, Life life, const std::vector<std::vector<TensorIndex>>& buckets) {
+  // Of a steady step: forward and backward that reduce.
+  int passes() const {
+    if (round_.batches > 0) return round_.batches;
+    return plan_.ddp.no_sync ? 1 : plan_.accumulation_steps;
+  }
+  // Of a pass, all but the last under no_sync().
+  int micro_steps() const {
+    return round_.batches > 0 || !plan_.ddp.no_sync ? 1 : plan_.accumulation_steps;
+  }
+
+  StepProgram step(StepKind kind, const std::vector<Life>& lives) {
     StepBuilder b(program_, kind, w_, memory_);
-    b.set_graphed(w_.cuda_graphs && life == Life::Steady);
+    b.set_graphed(w_.cuda_graphs && kind == StepKind::Steady);
     b.set_staging(timed_.host_memory);
-    life_ = life;
-    set_buckets(b, buckets);
     b_ = &b;
-    const bool rounds = round_.batches > 0 && life == Life::Steady;
-    for (int batch = 0; batch < (rounds ? round_.batches : 1); ++batch) {
-      if (rounds && round_.batches > 1) b.set_batch(batch);
-      reduced_step(b, life);
-      update_(b, rounds ? batch : -1);
+    const bool rounds = round_.batches > 0 && kind == StepKind::Steady;
+    for (std::size_t pass = 0; pass < lives.size(); ++pass) {
+      life_ = lives[pass];
+      const bool early = life_ == Life::First || life_ == Life::Second;
+      if (pass == 0 || life_ == Life::Rebuild) add_buckets(early ? initial_ : rebuilt_);
+      gradients_there_ = (!set_to_none_ && life_ != Life::First) || (pass > 0 && !rounds);
+      if (pass == 0 && !rounds && gradients_there_) zero_gradients(b, w_, plan_);
+      if (lives.size() > 1) b.set_batch(static_cast<int>(pass));
+      if (rounds && gradients_there_) zero_gradients(b, w_, plan_);
+      reduced_pass();
+      if (rounds) update_(b, static_cast<int>(pass));
     }
     b.set_batch(-1);
+    if (!rounds) update_(b, -1);
     if (plan_.ddp.process_group_size > 0)
       for (Op& op : b.step.ops)
         if (is_collective(op.kind)) op.group = 1;
     return std::move(b.step);
   }
 
-  // All of a step but its update.
-  void reduced_step(StepBuilder& b, Life life) {
-    if (!set_to_none_ && life != Life::First) zero_gradients(b, w_, plan_);
+  // Forward and backward of micro-steps, and one reduction.
+  void reduced_pass() {
+    StepBuilder& b = *b_;
     if (plan_.ddp.join) notified_ = join_notify(b);
-    if (life == Life::Rebuild) rebuild();
+    if (life_ == Life::Rebuild) rebuild();
     if (plan_.broadcast_buffers) buffers_.broadcast(b);
     if (plan_.ddp.join) join_announce(b);
     const int micros = micro_steps();
@@ -141,37 +191,24 @@ class DdpLowering {
     finalize();
   }
 
-  // A round's batches are each reduced.
-  int micro_steps() const { return round_.batches > 0 ? 1 : plan_.accumulation_steps; }
   // A round reduces within its ranks' subgroup, or not at all.
   bool local() const { return round_.batches > 0 && life_ == Life::Steady; }
 
-  void set_buckets(StepBuilder& b, const std::vector<std::vector<TensorIndex>>& buckets) {
-    bool half =
-        plan_.comm_hook == CommHook::Fp16Compress || plan_.comm_hook == CommHook::Bf16Compress;
+  // The buckets from now on; those of passes before stay the step's.
+  void add_buckets(const std::vector<std::vector<TensorIndex>>& buckets) {
+    std::vector<Bucket>& all = b_->step.buckets;
+    base_ = all.size();
+    for (Bucket& bucket : buckets_of(w_, plan_, buckets, compresses()))
+      all.push_back(std::move(bucket));
     bucket_of_.assign(w_.tensors.size(), 0);
-    for (std::size_t k = 0; k < buckets.size(); ++k) {
-      Bucket bucket;
-      bucket.tensors = buckets[k];
-      bucket.dtype = w_.tensors[buckets[k].front()].dtype;
-      std::int64_t elements = 0;
-      for (TensorIndex t : buckets[k]) {
-        bucket_of_[t] = static_cast<std::uint32_t>(k);
-        bucket.bytes.count += bytes_of(t);
-        elements += w_.tensors[t].elements();
-      }
-      bucket.wire_bytes.count = half ? 2 * elements : bucket.bytes.count;
-      if (compresses())
-        bucket.wire_bytes.count =
-            element_size(bucket.dtype) * power_sgd_parts(w_, bucket.tensors, plan_.ddp).wire();
-      b.step.buckets.push_back(std::move(bucket));
-    }
+    for (std::size_t k = base_; k < all.size(); ++k)
+      for (TensorIndex t : all[k].tensors) bucket_of_[t] = static_cast<std::uint32_t>(k);
   }
 
   // Rank 0's assignment wins: indices, then sizes; both read back on the host.
   void rebuild() {
     const std::int64_t bytes[2] = {4 * (static_cast<std::int64_t>(w_.tensors.size()) + 1),
-                                   4 * static_cast<std::int64_t>(b_->step.buckets.size())};
+                                   4 * static_cast<std::int64_t>(b_->step.buckets.size() - base_)};
     for (std::uint32_t i = 0; i < 2; ++i) {
       std::uint32_t op = b_->collective(kRebuildBroadcast, i, bytes[i], DType::Int32);
       b_->wait(kRebuildWait, i, op);
@@ -192,7 +229,7 @@ class DdpLowering {
     else
       b_->forward(times_);
     if (last && finds_unused()) b_->host(kFindUnused, Cost::Traverse);
-    bool accumulates = m > 0 || (!set_to_none_ && life_ != Life::First);
+    bool accumulates = m > 0 || gradients_there_;
     if (last) begin_reduction();
     for (const Segment& s : timeline_.segments) {
       b_->host_time(s.host);
@@ -216,7 +253,7 @@ class DdpLowering {
   void begin_reduction() {
     pending_.clear();
     for (const Bucket& bucket : b_->step.buckets) pending_.push_back(bucket.tensors.size());
-    next_ = 0;
+    next_ = base_;
     hooked_ = false;
     reduced_.assign(b_->step.buckets.size(), kNoOp);
     bitmap_ = kNoOp;
@@ -224,14 +261,8 @@ class DdpLowering {
 
   void hook(TensorIndex t) {
     if (delayed()) return;
-    if (!hooked_ && any_unused_) {
-      std::vector<TensorIndex> unused;
-      append_unused(unused);
-      for (TensorIndex u : unused) {
-        copy_in(u);
-        mark_ready(u);
-      }
-    }
+    for (TensorIndex u = 0; !hooked_ && any_unused_ && u < unused_.size(); ++u)
+      if (unused_[u]) copy_in(u), mark_ready(u);
     if (!hooked_ && !plan_.ddp.divide_by_initial_world_size) join_count(*b_, notified_);
     hooked_ = true;
     copy_in(t);
@@ -300,16 +331,16 @@ class DdpLowering {
   }
 
   void reduce_after_backward() {
-    b_->set_micro(-1);
+    if (micro_steps() > 1) b_->set_micro(-1);
     all_reduce_bitmap();
     for (std::size_t t = 0; t < w_.tensors.size(); ++t) copy_in(static_cast<TensorIndex>(t));
-    for (std::size_t k = 0; k < b_->step.buckets.size(); ++k) launch(k);
+    for (std::size_t k = base_; k < b_->step.buckets.size(); ++k) launch(k);
   }
 
   void finalize() {
     StepBuilder& b = *b_;
     if ((finds_unused() || delayed()) && any_unused_) b.wait(kUnusedWait, kNoSubject, bitmap_);
-    for (std::size_t k = 0; k < reduced_.size(); ++k) {
+    for (std::size_t k = base_; k < reduced_.size(); ++k) {
       // Gradients that were used in backward are copied out as they are.
       const bool updated = plan_.ddp.optimizer_in_backward && b.gpu();
       std::uint32_t done = updated ? kNoOp : reduced_[k];
@@ -343,9 +374,13 @@ class DdpLowering {
   Program program_;
   const ModelMemory memory_;
   const SyncedNorms norms_;
+  std::vector<std::vector<TensorIndex>> initial_;
+  std::vector<std::vector<TensorIndex>> rebuilt_;
   // of the step being built
   StepBuilder* b_ = nullptr;
   Life life_ = Life::First;
+  bool gradients_there_ = false;  // before the pass
+  std::size_t base_ = 0;          // the first bucket of the pass
   std::vector<std::uint32_t> bucket_of_;
   std::vector<std::size_t> pending_;
   std::size_t next_ = 0;

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "sim/strategy/own_work.h"
 #include "sim/strategy/systems.h"
 
 namespace ddpsim::strategy {
 
 Program lower(const TimedWorkload& workload, const Plan& plan, Steps steps) {
-  return record_of(plan.system).lower(workload, plan, steps);
+  Program p = record_of(plan.system).lower(workload, plan, steps);
+  add_own_work(p, workload, plan);
+  return p;
 }
 
 Program empty_program(const TimedWorkload& timed, const Plan& plan) {

@@ -71,7 +71,10 @@ const SystemRecord kSystemRecords[] = {
      ddp_words(),
      ddp_knobs(),
      lower_ddp,
-     [](const Workload& w, const Plan& p) { return steady_buckets(w, p).size(); },
+     [](const Workload& w, const Plan& p) {
+       const int passes = p.ddp.no_sync ? 1 : p.accumulation_steps;
+       return steady_buckets(w, p).size() * static_cast<std::size_t>(passes);
+     },
      {{"gradient_as_bucket_view", "true"}, {"comm_hook", "bf16_compress"}},
      ddp_operations,
      ddp_groups,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/strategy/own_work.h"
 #include "sim/strategy/systems.h"
 
 namespace ddpsim::strategy {
@@ -43,6 +44,7 @@ bool fits(const OpWord& word, std::string_view name) {
 
 std::vector<OpWord> gather() {
   std::vector<OpWord> out(std::begin(kShared), std::end(kShared));
+  out.insert(out.end(), own_words().begin(), own_words().end());
   for (const SystemRecord& s : systems()) out.insert(out.end(), s.words.begin(), s.words.end());
   // The longest first: a bucket's word is tried before that of a tensor.
   std::stable_sort(out.begin(), out.end(), [](const OpWord& a, const OpWord& b) {

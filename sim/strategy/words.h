@@ -45,6 +45,9 @@ inline constexpr OpWord kClip{"clip_grad_norm",
 inline constexpr OpWord kAwaitFinite{"wait/found_inf",
                                      {.does = Does::Wait, .phase = Phase::Update}};
 inline constexpr OpWord kReadLoss{"wait/loss", {.does = Does::Wait, .phase = Phase::Update}};
+inline constexpr OpWord kReadForward{
+    "wait/forward", {.does = Does::Wait, .phase = Phase::Forward, .in_micro_step = true}};
+inline constexpr OpWord kOwnTraffic{"own_update", {.phase = Phase::Update}};
 inline constexpr OpWord kOptimizer{"optimizer",
                                    {.phase = Phase::Update, .touches = Touches::Everything}};
 // Of a system that offloads: the optimizer, on the host's cores.

@@ -118,6 +118,8 @@ class Step:
         self.kind = kind
         self.gpu = gpu
         self.ops = []
+        self.prefix = ""  # of names, where each micro-step reduces
+        self.base = 0  # number of the first bucket of the pass
         self.last_main = None  # the op issued last on the compute stream (GPU)
         self.last_host = None  # the op issued last on the host (CPU)
         self.stream_waits = (
@@ -139,10 +141,12 @@ class Step:
 
     def host(self, op, waits_for):
         """An op of the training thread itself, which nothing launches."""
-        self.add("host", op, [], 0, waits_for)
+        op = self.prefix + op
+        self.add("host", op, [], 0, [self.prefix + other for other in waits_for])
         self.last_host = op
 
     def main(self, op, tensors, nbytes):
+        op = self.prefix + op
         if self.gpu:
             self.add("host", "launch/" + op, [], 0, [])
             self.add("compute", op, tensors, nbytes, ["launch/" + op] + self.stream_waits)
@@ -153,6 +157,7 @@ class Step:
             self.last_host = op
 
     def collective(self, op, tensors, nbytes):
+        op = self.prefix + op
         if self.gpu:
             waits_for = ["launch/" + op]
             if self.last_main is not None:
@@ -166,12 +171,12 @@ class Step:
             self.add("worker", op, tensors, nbytes, waits_for)
 
     def callback(self, op, nbytes, after):
-        self.add("callback", op, [], nbytes, [after])
+        self.add("callback", self.prefix + op, [], nbytes, [self.prefix + after])
 
     def wait_work(self, wait_op, work):
         """work.wait(): blocks the host on a CPU; on a GPU only the compute stream waits."""
         if self.gpu:
-            self.stream_waits.append(work)
+            self.stream_waits.append(self.prefix + work)
         else:
             self.host(wait_op, [work])
 
@@ -224,6 +229,7 @@ def read_scenario(path):
     s.find_unused = plan.get("find_unused_parameters", False) and not s.static_graph
     s.bucket_view = plan.get("gradient_as_bucket_view", False)
     s.hook = plan.get("comm_hook", "none")
+    s.no_sync = plan.get("no_sync", True)
     s.caps = bucket_caps(plan.get("bucket_cap_mb"), plan.get("first_bucket_bytes", MIB), s.version)
 
     # Gradients that arrive: (tensor index, offset). An unused tensor is absent from `arrival`, or
@@ -284,8 +290,8 @@ def optimizer(s, step):
 
 
 def micro_prefix(s, micro):
-    if s.accumulation == 1:
-        return ""
+    if s.accumulation == 1 or not (s.system == "averaging" or s.no_sync):
+        return ""  # or of the whole pass
     return "micro%d/" % micro
 
 
@@ -351,7 +357,7 @@ def launch_bucket(s, step, buckets, k):
     bucket_tensors = [s.tensors[index] for index in buckets[k]]
     nbytes = total_size(bucket_tensors)
     wire = nbytes
-    name = "bucket.%d" % k
+    name = "bucket.%d" % (step.base + k)
     if s.hook in ("fp16_compress", "bf16_compress"):
         step.main("compress/" + name, [], nbytes)
         wire = 0
@@ -418,10 +424,11 @@ def finalize(s, step, buckets, bitmap):
     if bitmap and s.unused:
         step.host("wait/unused", ["allreduce/unused"])
     for k in range(len(buckets)):
-        work = "allreduce/bucket.%d" % k
+        number = step.base + k
+        work = "allreduce/bucket.%d" % number
         if s.hook in ("fp16_compress", "bf16_compress"):
-            work = "decompress/bucket.%d" % k
-        step.wait_work("wait/bucket.%d" % k, work)
+            work = "decompress/bucket.%d" % number
+        step.wait_work("wait/bucket.%d" % number, work)
         if s.bucket_view:
             continue
         for index in buckets[k]:
@@ -431,20 +438,19 @@ def finalize(s, step, buckets, bitmap):
                 )
 
 
-def ddp_step(s, kind, step_number, buckets):
-    """Returns the step and the order in which its backward marked parameters ready (None: not
-    recorded)."""
-    static_first = s.static_graph and step_number == 0
+def ddp_pass(s, step, life, step_number, number, buckets):
+    """Forward and backward with one reduction. `number`: of the pass in its step. Returns the order
+    in which its backward marked parameters ready (None: not recorded)."""
+    static_first = s.static_graph and life == "first"
     bitmap = s.find_unused or static_first
-    step = Step(kind, s.gpu)
-    zero_grad(s, step, step_number)
-    if kind == "rebuild":
+    if life == "rebuild":
         rebuild_broadcasts(s, step, buckets)
     if s.broadcast_buffers:
         buffer_broadcasts(s, step)
     ready_order = None
-    for micro in range(s.accumulation):
-        last = micro == s.accumulation - 1
+    micro_steps = s.accumulation if s.no_sync else 1
+    for micro in range(micro_steps):
+        last = micro == micro_steps - 1
         prefix = micro_prefix(s, micro)
         step.main(prefix + "fwd", [], 0)
         if not last:  # under no_sync
@@ -453,32 +459,42 @@ def ddp_step(s, kind, step_number, buckets):
         if s.find_unused:
             step.host(prefix + "find_unused", [])
         if static_first:
-            static_graph_first_backward(s, step, step_number, micro, buckets)
+            static_graph_first_backward(s, step, step_number, micro + number, buckets)
         else:
             marks_unused = s.find_unused or s.static_graph
             ready_order = synchronised_backward(
-                s, step, step_number, micro, buckets, marks_unused, bitmap
+                s, step, step_number, micro + number, buckets, marks_unused, bitmap
             )
     finalize(s, step, buckets, bitmap)
-    optimizer(s, step)
-    return step, ready_order
+    return ready_order
 
 
 def ddp_steps(s):
     if s.find_unused:  # never rebuilt
         buckets = initial_buckets(s.tensors, s.caps)
-        kinds = ["first", "steady"]
+        lives = ["first"]
     else:
         buckets = initial_buckets(s.tensors, [NO_LIMIT])
-        kinds = ["first", "rebuild", "steady"]
-        if s.static_graph:
-            kinds = ["first", "first", "rebuild", "steady"]
+        lives = ["first", "second", "rebuild"] if s.static_graph else ["first", "rebuild"]
+    passes = 1 if s.no_sync else s.accumulation
+    count = (len(lives) + passes - 1) // passes + 1  # the last is steady
     steps = []
     ready_order = None
-    for number, kind in enumerate(kinds):
-        if kind == "rebuild":
-            buckets = rebuilt_buckets(s.tensors, ready_order, s.caps)
-        step, ready_order = ddp_step(s, kind, number, buckets)
+    for step_number in range(count):
+        own = (lives[step_number * passes :] + ["steady"] * passes)[:passes]
+        kind = {"second": "first"}.get(own[0], own[0])
+        step = Step(kind, s.gpu)
+        zero_grad(s, step, step_number)
+        for number, life in enumerate(own):
+            if life == "rebuild":
+                step.base = len(buckets) if number > 0 else 0
+                buckets = rebuilt_buckets(s.tensors, ready_order, s.caps)
+            if passes > 1:
+                step.prefix = "micro%d/" % number
+            order = ddp_pass(s, step, life, step_number, number, buckets)
+            ready_order = order if order is not None else ready_order
+        step.prefix = ""
+        optimizer(s, step)
         steps.append(step)
     return steps
 

@@ -45,8 +45,9 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 schedule = torch.optim.lr_scheduler.StepLR(optimizer, 100)
 for _ in range(8):
     optimizer.zero_grad(set_to_none=False)
-    {before}
-    ask(model).backward()
+    for micro in range({micro_steps}):
+        {before}
+        ask(model).backward()
     {after}
     optimizer.step()
     schedule.step()
@@ -58,7 +59,8 @@ model = torch.nn.parallel.DistributedDataParallel(model, {arguments})
 """
 AVERAGE = "[dist.all_reduce(p.grad) for p in model.parameters()]"
 
-# name: torchvision's model or ours, workload, arguments of DDP (None: averaging), hook, --set lines
+# name: torchvision's model or ours, workload, arguments of DDP (None: averaging), hook, --set
+# lines; micro-steps, what each begins with
 CASES = {
     "resnet18": ("resnet18", "", "resnet18-cpu", "bucket_cap_mb=5", "", ["bucket_cap_mb=5"]),
     "mobilenet_v2, no buffers": (
@@ -86,6 +88,44 @@ CASES = {
         ["comm_hook=fp16_compress"],
     ),
     "cnn, averaged": ("", "cnn", "cnn-cpu", None, "", []),
+    "resnet18, each of 3 micro-steps reduces": (
+        "resnet18",
+        "",
+        "resnet18-cpu",
+        "bucket_cap_mb=5",
+        "",
+        ["bucket_cap_mb=5", "accumulation_steps=3", "no_sync=false"],
+        3,
+    ),
+    "gpt, view, each of 2 reduces": (
+        "",
+        "gpt",
+        "gpt-cpu",
+        "bucket_cap_mb=4, gradient_as_bucket_view=True",
+        "",
+        ["bucket_cap_mb=4", "gradient_as_bucket_view=true", "accumulation_steps=2",
+         "no_sync=false"],
+        2,
+    ),
+    "resnet18, static, each of 2 reduces": (
+        "resnet18",
+        "",
+        "resnet18-cpu",
+        "static_graph=True",
+        "",
+        ["static_graph=true", "accumulation_steps=2", "no_sync=false"],
+        2,
+    ),
+    "mlp, 3 micro-steps of which the last reduces": (
+        "",
+        "mlp",
+        "mlp-cpu",
+        "",
+        "",
+        ["accumulation_steps=3"],
+        3,
+        "model.require_backward_grad_sync = micro == 2",
+    ),
 }
 
 ZERO = """
@@ -188,13 +228,17 @@ def record(folder, script, ranks=4, rank=0, steps=4):
 
 
 def against_lowered(ddpsim, folder):
-    for name, (torchvision, factory, workload, ddp, hook, sets) in CASES.items():
+    for name, case in CASES.items():
+        torchvision, factory, workload, ddp, hook, sets = case[:6]
+        micro_steps, before = [*case[6:], *(1, "pass")[len(case) - 6 :]]
         script = MODEL.format(
             python=str(ROOT / "tools/python"), factory=factory, torchvision=torchvision
         )
         if ddp is not None:
             script += DDP.format(arguments=ddp, hook=hook)
-        script += LOOP.format(before="", after=AVERAGE if ddp is None else "")
+        script += LOOP.format(
+            before=before, micro_steps=micro_steps, after=AVERAGE if ddp is None else ""
+        )
         done, program = record(folder, script)
         expect(name, program is not None, done.stderr[-2000:])
         if program is None:

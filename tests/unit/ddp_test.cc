@@ -243,6 +243,72 @@ TEST(Accumulation, BroadcastsBuffersOnlyInTheFirstMicroStep) {
             std::find(n.begin(), n.end(), "micro0/fwd"));
 }
 
+TEST(Accumulation, WithoutNoSyncReducesInEachMicroStep) {
+  Workload w = three(DeviceKind::Cpu);
+  w.buffers = {{"running_mean", {16}, DType::Float32}};
+  Plan p;
+  p.accumulation_steps = 2;
+  p.ddp.no_sync = false;
+  Listing l(w, p);
+  EXPECT_EQ(l.names(), (Names{"micro0/flatten/buffers.0",
+                              "micro0/broadcast/buffers.0",
+                              "micro0/wait/broadcast/buffers.0",
+                              "micro0/unflatten/buffers.0",
+                              "micro0/fwd",
+                              "micro0/bwd/layer2.weight",
+                              "micro0/copy_in/layer2.weight",
+                              "micro0/allreduce/bucket.0",
+                              "micro0/bwd/layer1.weight",
+                              "micro0/copy_in/layer1.weight",
+                              "micro0/bwd/layer0.weight",
+                              "micro0/copy_in/layer0.weight",
+                              "micro0/allreduce/bucket.1",
+                              "micro0/wait/bucket.0",
+                              "micro0/copy_out/layer2.weight",
+                              "micro0/wait/bucket.1",
+                              "micro0/copy_out/layer1.weight",
+                              "micro0/copy_out/layer0.weight",
+                              "micro1/flatten/buffers.0",
+                              "micro1/broadcast/buffers.0",
+                              "micro1/wait/broadcast/buffers.0",
+                              "micro1/unflatten/buffers.0",
+                              "micro1/fwd",
+                              "micro1/bwd/layer2.weight",
+                              "micro1/accumulate/layer2.weight",
+                              "micro1/copy_in/layer2.weight",
+                              "micro1/allreduce/bucket.0",
+                              "micro1/bwd/layer1.weight",
+                              "micro1/accumulate/layer1.weight",
+                              "micro1/copy_in/layer1.weight",
+                              "micro1/bwd/layer0.weight",
+                              "micro1/accumulate/layer0.weight",
+                              "micro1/copy_in/layer0.weight",
+                              "micro1/allreduce/bucket.1",
+                              "micro1/wait/bucket.0",
+                              "micro1/copy_out/layer2.weight",
+                              "micro1/wait/bucket.1",
+                              "micro1/copy_out/layer1.weight",
+                              "micro1/copy_out/layer0.weight",
+                              "optimizer"}));
+  // DDP counts passes: the second one of the first step forms the buckets anew.
+  EXPECT_EQ(l.program.warmup.size(), 1u);
+  EXPECT_TRUE(l.warmup(0).has("micro1/broadcast/rebuild.0"));
+  EXPECT_EQ(l.step->buckets.size(), 3u);
+  EXPECT_EQ(l.waits("micro1/wait/bucket.1"), Names{"micro1/allreduce/bucket.1"});
+  p.static_graph = true;
+  Listing counted(w, p);
+  EXPECT_EQ(counted.program.warmup.size(), 2u);
+  EXPECT_TRUE(counted.warmup(0).has("micro0/allreduce/unused"));
+  EXPECT_TRUE(counted.warmup(1).has("micro0/broadcast/rebuild.0"));
+}
+
+TEST(Accumulation, OfOneMicroStepIsTheSameWithAndWithoutNoSync) {
+  Plan p;
+  const Names with = Listing(three(DeviceKind::Gpu), p).names();
+  p.ddp.no_sync = false;
+  EXPECT_EQ(Listing(three(DeviceKind::Gpu), p).names(), with);
+}
+
 TEST(ZeroGrad, ExistsOnlyIfGradientsAreKept) {
   Plan p;
   EXPECT_FALSE(Listing(three(DeviceKind::Cpu), p).has("zero_grad"));

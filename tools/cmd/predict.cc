@@ -184,7 +184,10 @@ report::Heading heading_of_plan(const Loaded& l, const io::Home& home) {
   if (plan.system == System::LocalSgd)
     h.plan += fmt::format(", a step of this answer is a round of {}", plan.accumulation_steps);
   else if (plan.accumulation_steps > 1)
-    h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
+    h.plan += fmt::format(", {} accumulation steps{}", plan.accumulation_steps,
+                          plan.system == System::PytorchDdp && !plan.ddp.no_sync
+                              ? ", each of which reduces (no_sync=false)"
+                              : "");
   h.captured = l.workload.basis == Basis::Captured;
   if (h.captured) h.device = l.workload.device_name;
   h.known_errors = known_errors(l, home);

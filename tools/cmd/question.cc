@@ -239,6 +239,9 @@ std::string loop_text(const Workload& w) {
   if (loop_work(w).unscale > 0) out += ", GradScaler";
   if (w.loop.clip_grad_norm) out += ", clipped";
   if (w.loop.loss_item) out += ", loss read each step";
+  if (w.loop.forward_item) out += ", values read before backward";
+  if (!w.loop.collectives.empty()) out += ", with its own collectives";
+  if (w.loop.traffic > 0) out += ", with an update of its own";
   if (w.compile != Compile::None) out += ", torch.compile";
   if (w.compile == Compile::Regional) out += " of blocks";
   if (w.compile == Compile::Whole) out += " (one graph)";

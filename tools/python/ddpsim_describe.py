@@ -24,14 +24,18 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import ddpsim_capture as cap  # noqa: E402  (says itself what is missing where PyTorch is)
 import torch  # noqa: E402
+from ddpsim_absent import Absent, described_with  # noqa: E402
 from ddpsim_capture import CaptureError, Keywords  # noqa: E402
 from ddpsim_batches import Batches  # noqa: E402
 from ddpsim_layers import described_layers  # noqa: E402
 from ddpsim_meta import META, WithoutMemory, moved_to_meta  # noqa: E402
+from ddpsim_own_work import amount as operations  # noqa: E402
+from ddpsim_own_work import size  # noqa: E402
 from ddpsim_trace import Tracer  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 GPU = torch.device("cuda")  # a name here: nothing touches it
+SHOWN = 5  # names in a sentence
 ANY_GPU = {"kind": "gpu", "name": "any; times from the profile's roofline"}
 
 
@@ -270,11 +274,17 @@ def describe_script(args: argparse.Namespace) -> Described:
     batch = args.batch or watch.samples()
     if batch < 1:
         raise CaptureError("the model's inputs have no first dimension: say --batch")
-    known = {"optimizer": section, "precision": precision, "batch": batch, "loop": watch.loop()}
+    told = watch.besides()
+    notes += told.notes
+    loop = {**watch.loop(), **told.loop}
+    known = {"optimizer": section, "precision": precision, "batch": batch, "loop": loop}
     recipe = {"script": args.script, "arguments": args.arguments, "ranks": args.ranks}
-    plan = watch.plan(notes)
+    plan = watch.plan(notes, told)
     workload, traces = workload_of(model, found, known, recipe, notes, args)
     workload["source"]["plan"] = plan
+    workload["layers"] = told.layers + workload["layers"]
+    if told.not_counted:
+        workload["not_counted"] = told.not_counted
     if watch.compiled():
         workload["compile"] = watch.compiled()
     return Described(workload, traces)
@@ -347,17 +357,12 @@ def run(args: argparse.Namespace) -> Described:
     if not args.out.absolute().parent.is_dir():
         raise CaptureError(f"--out: the directory of '{args.out}' does not exist")
     torch.manual_seed(1)
+    absent = Absent()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return describe_script(args) if args.script else describe(made_by(args), args)
-
-
-def operations(flops: float) -> str:
-    """"52.4 MFLOP"."""
-    for size, unit in ((1e12, "TFLOP"), (1e9, "GFLOP")):
-        if flops >= size:
-            return f"{flops / size:.3g} {unit}"
-    return f"{flops / 1e6:.3g} MFLOP"
+        found = describe_script(args) if args.script else describe(made_by(args), args)
+    found.workload["described_with"] = described_with(absent.names)
+    return found
 
 
 def frozen_text(workload: cap.Workload) -> str:
@@ -382,10 +387,28 @@ def says(found: Described) -> List[str]:
         f" {operations(flops * workload['batch'])} a step"
     ]
     out += workload["source"]["notes"]
+    for left in workload.get("not_counted", ()):
+        about = [operations(left["flops"])] if "flops" in left else []
+        about += [size(left["bytes"])] if left.get("bytes") else []
+        out.append(", ".join([f"not counted: {left['what']}", *(f"about {a}" for a in about)]))
+    out += of_version(workload["described_with"])
     for name, count in workload["source"].get("unknown_operators", {}).items():
         out.append(
             f"operator {name} ({count} calls) is not known: it is priced by the bytes that it"
             " reads and writes"
+        )
+    return out
+
+
+def of_version(used: Dict[str, Any]) -> List[str]:
+    """Whose operators these are."""
+    version, absent = used["pytorch"], used.get("absent", [])
+    out = [f"operators are those of PyTorch {version} (--python names another interpreter)"]
+    if absent:
+        more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
+        out.append(
+            f"the script asked for {', '.join(absent[:SHOWN])}{more}, which PyTorch {version}"
+            " lacks: with another it may take other operators"
         )
     return out
 

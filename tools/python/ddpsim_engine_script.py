@@ -12,6 +12,7 @@ from typing import Any, Dict, Tuple
 
 import torch
 import torch.distributed as dist
+from ddpsim_own_work import Collective
 from ddpsim_sharded_script import Given
 from ddpsim_stand_ins import DEVICES, Anything, returns
 from ddpsim_wrapped import Asked, Stopped, module_of
@@ -173,6 +174,12 @@ class Engine(nn.Module):
         return None, {}
 
     def no_sync(self) -> Any:
+        stage = section(self.config, "zero_optimization").get("stage", 0)
+        if stage in (2, 3):
+            raise Stopped(
+                f"DeepSpeed has no no_sync() with ZeRO stage {stage}, which scatters gradients in"
+                " each micro-step: leave it out"
+            )
         return contextlib.nullcontext()
 
 
@@ -194,7 +201,7 @@ def deepspeed_modules(asked: Asked) -> Dict[str, Any]:
         if given is None:
             given = getattr(args, "deepspeed_config", None)
         said = configuration(given)
-        asked.ddp = asked.without_sync = True
+        asked.ddp = True
         asked.wrapped.append(model)
         asked.knobs.update(zero_knobs(said, asked))
         for name, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16),
@@ -273,10 +280,11 @@ def horovod_modules(asked: Asked) -> Dict[str, Any]:
     def distributed(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         positions = "named_parameters compression backward_passes_per_step op".split()
         given = {**dict(zip(positions, args)), **kwargs}
-        asked.ddp = asked.without_sync = True
+        asked.ddp = True
         asked.knobs["system"] = "horovod"
         if given.get("compression") == "fp16":
             asked.knobs["compression"] = "fp16"
+        asked.passes = int(given.get("backward_passes_per_step") or 1)
         if given.get("op") == "Adasum":
             asked.knobs["op"] = "adasum"
         groups = given.get("num_groups") or given.get("groups")
@@ -291,6 +299,15 @@ def horovod_modules(asked: Asked) -> Dict[str, Any]:
 
     def same(value: Any, *args: Any, **kwargs: Any) -> Any:
         return value
+
+    def sends(operation: str) -> Any:
+        def called(value: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                count, dtype = value.numel() * value.element_size(), str(value.dtype)[6:]
+                asked.communicates(Collective(operation, count, dtype, value.numel()), value)
+            return value
+
+        return called
 
     top = {
         "init": init,
@@ -310,10 +327,10 @@ def horovod_modules(asked: Asked) -> Dict[str, Any]:
             name: returns(None)
             for name in "shutdown barrier broadcast_parameters broadcast_optimizer_state".split()
         },
-        **{
-            name: same
-            for name in "broadcast broadcast_object allreduce allreduce_ allgather".split()
-        },
+        "broadcast_object": same,
+        "broadcast": sends("broadcast"),
+        "allgather": sends("all_gather"),
+        **{name: sends("all_reduce") for name in ("allreduce", "allreduce_")},
     }
     return {
         "horovod": module_of("horovod", {}, "Horovod"),

@@ -470,7 +470,7 @@ def recording_group(recorder):
                 "depends on other ranks, and there are none here"
             )
 
-        def barrier(self, options=None):
+        def barrier(self, opts=None):
             return self.note("barrier", [], None)
 
         def monitored_barrier(self, timeout=None, wait_all_ranks=False):

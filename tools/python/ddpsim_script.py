@@ -15,8 +15,10 @@ import ddpsim_stand_ins as stand
 import torch
 from ddpsim_capture import CaptureError, tensors_in, where_it_failed
 from ddpsim_meta import META
+from ddpsim_own_work import Collective, OwnWork, Told, by_gradients, collectives, operators
+from ddpsim_own_work import weights_beside
 from ddpsim_stand_ins import OnGpu
-from ddpsim_trace import Tracer
+from ddpsim_trace import Tracer, key_of
 from ddpsim_wrapped import Asked, Stopped
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -27,12 +29,22 @@ TRIES = 12  # steps that are looked at to see so many of different batches
 MICRO_STEPS = 4096  # without a step of the optimizer: no training loop
 
 
+def on_device(args: Any) -> bool:
+    return any(t.device.type == "meta" for t in tensors_in([args]))
+
+
 class LiveTracer(Tracer):
     """A step that the script runs."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
-        self.reads = 0  # values that the loop reads, this step's and those before the next one
+        self.reads = 0  # values that the loop reads between forward and backward
+        self.collectives: List[Collective] = []  # the script's own, in forward and backward
+
+    def run(self, func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
+        if not self.stack and stand.to_cpu(func, kwargs) and on_device(args):
+            self.reads += 1
+        return super().run(func, args, kwargs)
 
     def read(self, name: str, t: Tensor) -> Any:
         if self.stack:
@@ -48,10 +60,20 @@ class Outside(OnGpu):
         super().__init__()
         self.watch = watch
 
+    def run(self, func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
+        out = super().run(func, args, kwargs)
+        if stand.to_cpu(func, kwargs) and on_device(args):
+            self.watch.waits()
+        if self.watch.own.window is not None:
+            self.watch.own.saw(func, args, kwargs, out)
+        if self.watch.own.reads_a_test(func, args, kwargs, out):
+            self.watch.waits()
+        return out
+
     def read(self, name: str, t: Tensor) -> Any:
-        if self.watch.traces:
-            self.watch.traces[-1].reads += 1
+        self.watch.waits()
         return super().read(name, t)
+
 
 
 class Watch:
@@ -59,6 +81,9 @@ class Watch:
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
+        self.own = OwnWork()
+        self.weights: Optional[List[Dict[str, Any]]] = None  # of networks besides the model
+        asked.waits, asked.communicates, asked.tests = self.waits, self.communicates, self.own.tests
         self.traces: List[LiveTracer] = []
         self.batches: List[int] = []
         self.model: Optional[nn.Module] = None
@@ -69,7 +94,9 @@ class Watch:
         self.backwards = False  # whether backward runs
         self.micro_steps = 0  # backward passes since the last step of the optimizer
         self.accumulation = 1
+        self.reduces: List[bool] = []  # of each of those passes: whether it reduces gradients
         self.batch = 0  # of the step in progress
+        self.samples_now = 0  # of the micro-step in progress
         self.tries = 0  # steps that were begun
         self.loads = 0  # samples of a loader's first batch; 0: there is no loader
         self.multiplied = False  # without a loader, inputs got more samples after the first step
@@ -117,16 +144,24 @@ class Watch:
 
     def called(self, original: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
         """In place of ``nn.Module.__call__``."""
-        if self.is_model(module):
+        is_model = self.is_model(module)
+        if is_model:
+            ends = self.own.closes(first_dimension((args, kwargs)))
+            if ends and self.model is not None and self.weights is None:
+                self.weights = weights_beside(self.model, self.asked.wrapped)
+            self.stops_when_known()
             if self.optimizer is not None and not self.loads:
                 args, kwargs = self.loaded((list(args), kwargs))
                 self.loads, self.multiplied = 0, True
             args, kwargs = tree_map(stand.floats_on_meta, (args, kwargs))
-            self.begins(module, first_dimension((args, kwargs)))
+            self.samples_now = first_dimension((args, kwargs))
+            self.begins(module, self.samples_now)
         self.depth += 1
+        self.own.enter(module)
         try:
             return original(module, *args, **kwargs)
         finally:
+            self.own.leave()
             self.depth -= 1
 
     # ---- the step
@@ -137,12 +172,17 @@ class Watch:
             self.original_backward(tensors, grad_tensors, *args, **kwargs)
             return
         losses = list(tensors_in([tensors]))
+        if self.tracer is None or not self.tracer.in_backward:
+            self.micro_steps += 1
+            if self.optimizer is None:
+                self.reduces.append(self.asked.syncs())
         if self.tracer is None:
-            self.micro_steps += 1
             self.check_micro_steps()
+            for p in self.model.parameters() if self.model is not None else ():
+                if p.requires_grad and p.grad is None:
+                    p.grad = torch.empty_like(p)
+            self.own.opens(self.samples_now)
             return  # nothing is computed
-        if not self.tracer.in_backward:
-            self.micro_steps += 1
         gradients = [self.tracer.begin_backward(loss) for loss in losses]
         self.backwards = True
         try:
@@ -150,6 +190,65 @@ class Watch:
                 self.original_backward(losses, gradients, *args, **kwargs)
         finally:
             self.backwards = False
+        self.own.opens(self.samples_now)
+
+    # ---- what it does besides
+
+    def waits(self) -> None:
+        """The host waits for the device."""
+        if self.own.window is not None:
+            self.own.window.reads += 1
+        elif self.tracer is not None and not self.tracer.in_backward:
+            self.tracer.reads += 1
+
+    def communicates(self, call: Collective, tensor: Any = None) -> None:
+        """The script calls a collective itself."""
+        if self.own.window is not None:
+            gradients = {key_of(p.grad) for o in self.optimizers for g in o.param_groups
+                         for p in g["params"] if p.grad is not None}  # fmt: skip
+            call.gradient = isinstance(tensor, Tensor) and key_of(tensor) in gradients
+            self.own.window.collectives.append(call)
+        elif self.tracer is not None:
+            self.tracer.collectives.append(call)
+
+    def besides(self) -> Told:
+        """All of that, for the workload."""
+        assert self.model is not None
+        told, own = Told(), self.own
+        windows = own.windows or [w for w in [own.window] if w is not None]
+        batch = self.batches[0]
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        elements = sum(p.numel() for p in trained)
+        if not self.asked.ddp:
+            for w in windows:
+                calls = [c for c in w.collectives if c.operation == "all_reduce"]
+                whole = [c for c in calls if c.elements >= elements]
+                some = [c for c in calls if c.elements > 1]
+                mine = [c for c in calls if c.gradient] or whole or some
+                if sum(c.elements for c in mine) < elements / 2:
+                    continue
+                if w is windows[0]:
+                    by_gradients(told, mine, len(trained), elements)
+                w.collectives = [c for c in w.collectives if not any(c is m for m in mine)]
+                del w.ops[: w.stepped_at], w.firsts[: w.stepped_at]  # the averaging's own
+        operators(told, own.windows, batch)
+        collectives(told, "forward", [t.collectives for t in self.traces], self.batches)
+        collectives(told, "step", [w.collectives for w in windows], [w.batch for w in windows])
+        if windows and all(w.reads for w in windows[:2]):
+            told.loop["loss_item"] = True
+        elif any(w.reads for w in windows[:2]):
+            told.not_counted.append({"what": "values that the host reads in some steps only"})
+        if self.traces[0].reads:
+            told.loop["forward_item"] = True
+        told.not_counted += self.weights or []
+        if any(c.operation == "all_gather" for c in self.traces[0].collectives):
+            told.notes.append(
+                f"what follows an all_gather is of {self.asked.ranks} ranks: describe it with"
+                " --ranks for another number"
+            )
+        if len(windows) < 2 and (told.layers or told.loop):
+            told.notes.append("one step was seen whole: the loop is taken to do so in each")
+        return told
 
     def check_micro_steps(self) -> None:
         if self.micro_steps > MICRO_STEPS:
@@ -177,7 +276,13 @@ class Watch:
             self.optimizer = optimizer
             self.accumulation = max(1, self.micro_steps)
         self.micro_steps = 0
-        if len(self.traces) >= STEPS or self.tries >= TRIES:
+        if self.own.window is not None:
+            self.own.window.stepped, self.own.window.stepped_at = True, len(self.own.window.ops)
+        self.stops_when_known()
+
+    def stops_when_known(self) -> None:
+        """Steps of different batches, and what is between two pairs of steps."""
+        if len(self.own.windows) > 1 and (len(self.traces) >= STEPS or self.tries >= TRIES):
             raise Stopped()
 
     # ---- what is known at the end
@@ -190,8 +295,6 @@ class Watch:
     def loop(self) -> Dict[str, bool]:
         """`loop` of the workload."""
         out = dict(self.asked.loop)
-        if len(self.traces) > 1 and all(t.reads for t in self.traces[:2]):
-            out["loss_item"] = True
         if self.asked.halves == torch.float16:
             out.setdefault("grad_scaler", False)
         return out
@@ -208,24 +311,56 @@ class Watch:
             out = "whole" if set(part.parameters()) >= all_of_it else out or "regional"
         return out
 
-    def plan(self, notes: List[str]) -> Dict[str, Any]:
+    def plan(self, notes: List[str], told: Told) -> Dict[str, Any]:
         """Knobs, by their names in a plan."""
-        out = {**self.asked.knobs, **self.asked.at_end()}
+        out = {**self.asked.knobs, **self.asked.at_end(), **told.plan}
         if not self.asked.ddp:
             how = (
                 "reduces gradients itself, as --plan averaging predicts"
-                if self.asked.reduces
+                if out.get("system") == "averaging"
                 else "wraps its model in no DistributedDataParallel: a plan's defaults count"
             )
             notes.append(f"the script {how}")
         if self.accumulation > 1:
             out["accumulation_steps"] = self.accumulation
-            if self.asked.ddp and not self.asked.without_sync:
-                notes.append(
-                    f"{self.accumulation} backward passes of a step each reduce their gradients"
-                    " (there is no no_sync()): predicted as if the last one did alone"
-                )
+        if 0 < self.asked.passes < self.accumulation:
+            raise CaptureError(
+                f"Horovod refuses {self.accumulation} backward passes in a step: say"
+                f" backward_passes_per_step={self.accumulation}"
+            )
+        out.update(self.no_sync(out.get("system", "pytorch_ddp"), notes))
+        if out.get("sync_batch_norm") and out.get("system", "pytorch_ddp") != "pytorch_ddp":
+            del out["sync_batch_norm"]
+            told.not_counted.append({"what": "collectives of SyncBatchNorm, which are modelled of"
+                                     " plain DDP"})  # fmt: skip
         return out
+
+    def no_sync(self, system: str, notes: List[str]) -> Dict[str, bool]:
+        """The plan's `no_sync`, where it is not the plan's default. Raises CaptureError."""
+        usual = {"pytorch_ddp": True, "zero_redundancy": True, "fsdp": False, "fsdp2": False}
+        if system not in usual or not self.asked.ddp:
+            return {}
+        count, last = sum(self.reduces), self.reduces[-1:]
+        if not count:
+            raise CaptureError(
+                "no backward pass of a step reduces gradients: each forward is inside no_sync(), or"
+                " goes round the wrapper (model.module(...)); describe the model with --factory,"
+                " and predict with --plan local_sgd if ranks train by themselves"
+            )
+        if self.accumulation == 1:
+            return {}
+        alone = 2 * count <= len(self.reduces)
+        if count == len(self.reduces) and usual[system]:
+            notes.append(
+                f"{count} backward passes of a step each reduce their gradients (there is no"
+                " no_sync()): no_sync=false; predict says what it would gain"
+            )
+        elif 1 < count < len(self.reduces) or (count == 1 and last == [False]):
+            notes.append(
+                f"{count} of {len(self.reduces)} backward passes of a step reduce gradients:"
+                f" predicted as if {'the last alone' if alone else 'each'} did"
+            )
+        return {} if alone == usual[system] else {"no_sync": alone}
 
     # ---- batches
 

@@ -254,9 +254,11 @@ def fsdp1_class(asked: Asked) -> type:
 
         @contextlib.contextmanager
         def no_sync(self) -> Iterator[None]:
-            asked.without_sync = True
-            asked.knobs["no_sync"] = True
-            yield
+            before, asked.held = asked.held, True
+            try:
+                yield
+            finally:
+                asked.held = before
 
         def clip_grad_norm_(self, *args: Any, **kwargs: Any) -> torch.Tensor:
             asked.loop["clip_grad_norm"] = True
@@ -269,6 +271,7 @@ def fsdp1_class(asked: Asked) -> type:
         def __call__(cls, module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
             given = {**dict(zip(FSDP1_POSITIONS, args)), **kwargs}
             asked.ddp = True
+            asked.syncs = lambda: not asked.held  # FSDP reads it in backward
             asked.knobs["system"] = "fsdp"
             units.add([module])
             policy = given.get("auto_wrap_policy")
@@ -301,9 +304,7 @@ def fsdp2_functions(asked: Asked) -> Dict[str, Any]:
         """Of a sharded module."""
 
         def set_requires_gradient_sync(self, wanted: bool, *args: Any, **kwargs: Any) -> None:
-            if not wanted:
-                asked.without_sync = True
-                asked.knobs["no_sync"] = True
+            asked.held = not wanted
 
         def set_modules_to_forward_prefetch(self, modules: Any) -> None:
             ahead("forward_prefetch_units", len(list(modules)))
@@ -330,6 +331,7 @@ def fsdp2_functions(asked: Asked) -> Dict[str, Any]:
         modules = list(module) if isinstance(module, (list, tuple)) else [module]
         given = {**dict(zip(("mesh",), args)), **kwargs}
         asked.ddp = True
+        asked.syncs = lambda: not asked.held
         asked.knobs["system"] = "fsdp2"
         units.add(modules, given.get("reshard_after_forward"))
         asked.knobs.update(precision_knobs(given.get("mp_policy")))

@@ -3,16 +3,20 @@ runs unmodified, as rank 0, and nothing is computed, sent or saved. What it asks
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
 import types
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
+from ddpsim_capture import tensors_in
 from ddpsim_meta import META, WithoutMemory
+from ddpsim_op_costs import base_name
+from ddpsim_own_work import Collective
 from ddpsim_wrapped import Asked, stand_in_for_amp, stand_in_for_wrappers
 from torch import Tensor, nn
 from torch.distributed import distributed_c10d
@@ -28,10 +32,15 @@ class Anything:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
+    waits: Callable[[], None] = staticmethod(lambda: None)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         return lambda *args, **kwargs: 0
+
+    def synchronize(self) -> None:
+        self.waits()
 
     def __enter__(self) -> "Anything":
         return self
@@ -63,6 +72,11 @@ class OnGpu(WithoutMemory):
         return one_of(name, t)
 
 
+def to_cpu(func: Any, kwargs: Dict[str, Any]) -> bool:
+    asked = kwargs.get("device")
+    return base_name(func) == "_to_copy" and asked is not None and torch.device(asked).type == "cpu"
+
+
 def one_of(name: str, t: Tensor) -> Any:
     """What is read of a tensor without values, outside of the model."""
     if name == "nonzero":
@@ -86,7 +100,7 @@ def stand_in_for_gpus(asked: Asked) -> None:
         name="a GPU", major=9, minor=0, total_memory=80 << 30, multi_processor_count=132
     )
     for value, names in {
-        None: "_lazy_init init set_device synchronize empty_cache ipc_collect manual_seed"
+        None: "_lazy_init init set_device empty_cache ipc_collect manual_seed"
         " manual_seed_all seed seed_all reset_peak_memory_stats set_per_process_memory_fraction"
         " reset_max_memory_allocated set_stream",
         True: "is_available is_initialized is_bf16_supported",
@@ -100,6 +114,8 @@ def stand_in_for_gpus(asked: Asked) -> None:
     cuda.get_device_capability = returns((device.major, device.minor))
     cuda.get_device_properties = returns(device)
     cuda.mem_get_info = returns((device.total_memory, device.total_memory))
+    cuda.synchronize = lambda *args, **kwargs: asked.waits()
+    Anything.waits = staticmethod(lambda: asked.waits())
     for name in ("Event", "Stream", "device", "stream", "StreamContext"):
         setattr(cuda, name, Anything)
     cuda.current_stream = cuda.default_stream = returns(Anything())
@@ -130,21 +146,32 @@ def stand_in_for_moves() -> None:
     Tensor.cuda = on_gpu  # type: ignore[method-assign]
 
 
-def stand_in_for_values() -> None:
+def stand_in_for_values(asked: Asked) -> None:
     """Of a tensor without values: ones for whoever looks at them; nothing is infinite."""
+    form = Tensor.__format__
+
+    def formatted(t: Tensor, wanted: str) -> str:
+        if t.device != META or t.numel() != 1:
+            return form(t, wanted)
+        return format(t.item(), wanted)
+
+    Tensor.__format__ = formatted  # type: ignore[method-assign]
     for name, value in (("isnan", False), ("isinf", False), ("isfinite", True)):
         original = getattr(torch, name)
 
         def told(t: Tensor, original: Any = original, value: bool = value) -> Tensor:
-            return torch.tensor(value).expand(t.shape) if t.device == META else original(t)
+            if t.device != META:
+                return original(t)
+            return asked.tests(torch.tensor(value)).expand(t.shape)
 
         setattr(torch, name, told)
         setattr(Tensor, name, told)
-    for name in ("numpy", "tolist"):
+    for name in ("numpy", "tolist", "__array__"):
         original = getattr(Tensor, name)
 
         def values(t: Tensor, *args: Any, original: Any = original, **more: Any) -> Any:
             if t.device == META:
+                asked.waits()
                 t = torch.ones((), dtype=t.dtype).expand(t.shape)
             return original(t, *args, **more)
 
@@ -193,27 +220,65 @@ class Work:
         return future
 
 
-def collective(*args: Any, async_op: bool = False, **kwargs: Any) -> Optional[Work]:
-    return Work() if async_op else None
+# Of c10d's functions: what they do, and which argument is what this rank gives, or, of a
+# reduce-scatter, gets.
+GIVES: Dict[str, Tuple[str, str]] = {
+    "all_reduce": ("all_reduce", "tensor"),
+    "all_reduce_coalesced": ("all_reduce", "tensors"),
+    "broadcast": ("broadcast", "tensor"),
+    "reduce": ("reduce", "tensor"),
+    "barrier": ("all_reduce", ""),
+    "monitored_barrier": ("all_reduce", ""),
+    "all_gather": ("all_gather", "tensor"),
+    "all_gather_coalesced": ("all_gather", "input_tensor_list"),
+    "all_gather_into_tensor": ("all_gather", "input_tensor"),
+    "_all_gather_base": ("all_gather", "input_tensor"),
+    "reduce_scatter": ("reduce_scatter", "output"),
+    "reduce_scatter_tensor": ("reduce_scatter", "output"),
+    "_reduce_scatter_base": ("reduce_scatter", "output"),
+    "all_to_all": ("all_to_all", "input_tensor_list"),
+    "all_to_all_single": ("all_to_all", "input"),
+    "gather": ("gather", "tensor"),
+    "scatter": ("scatter", "tensor"),
+    "send": ("send", "tensor"),
+    "recv": ("recv", "tensor"),
+    "isend": ("isend", "tensor"),
+    "irecv": ("irecv", "tensor"),
+    "broadcast_object_list": ("broadcast_object_list", ""),
+    "all_gather_object": ("all_gather_object", ""),
+    "gather_object": ("gather_object", ""),
+}
 
 
-def reducing(asked: Asked) -> Callable[..., Optional[Work]]:
-    """Stands in for all_reduce: whether the script averages gradients itself."""
+def collective(asked: Asked, name: str, original: Any) -> Callable[..., Optional[Work]]:
+    """Stands in for a function of c10d: what the script communicates itself."""
+    operation, gives = GIVES[name]
+    signature: Any = None
+    with contextlib.suppress(TypeError, ValueError):
+        signature = inspect.signature(original)
 
-    def all_reduce(tensor: Tensor, *args: Any, async_op: bool = False, **more: Any) -> Any:
-        asked.reduces = asked.reduces or (tensor.is_floating_point() and tensor.numel() > 1)
-        return collective(async_op=async_op)
+    def called(*args: Any, **kwargs: Any) -> Optional[Work]:
+        given = dict(kwargs)
+        with contextlib.suppress(TypeError, AttributeError):
+            given = signature.bind(*args, **kwargs).arguments
+        tensors = list(tensors_in([given.get(gives)])) if gives else []
+        own = getattr(given.get("group"), "members", 0)
+        barrier = name.endswith("barrier")
+        asked.communicates(
+            Collective(
+                operation,
+                4 if barrier else sum(t.numel() * t.element_size() for t in tensors),
+                str(tensors[0].dtype).replace("torch.", "") if tensors else "float32",
+                sum(t.numel() for t in tensors),
+                own if own and own != asked.ranks else 0,
+                bool(given.get("async_op")),
+                barrier,
+            ),
+            tensors[0] if tensors else None,
+        )
+        return Work() if given.get("async_op") or name in ("isend", "irecv") else None
 
-    return all_reduce
-
-
-def gathered_objects(objects: List[Any], own: Any, *args: Any, **kwargs: Any) -> None:
-    objects[:] = [own] * len(objects)
-
-
-def gathered_object(own: Any, objects: Optional[List[Any]] = None, *args: Any, **more: Any) -> None:
-    if objects is not None:
-        gathered_objects(objects, own)
+    return called
 
 
 def stand_in_for_ranks(asked: Asked) -> None:
@@ -223,14 +288,27 @@ def stand_in_for_ranks(asked: Asked) -> None:
         joined[0] = True
 
     names: Dict[str, Any] = {
-        name: collective
-        for name in "broadcast reduce barrier all_gather reduce_scatter gather scatter"
-        " all_to_all all_to_all_single all_gather_into_tensor reduce_scatter_tensor"
-        " _all_gather_base _reduce_scatter_base all_reduce_coalesced all_gather_coalesced send recv"
-        " broadcast_object_list destroy_process_group monitored_barrier".split()
+        name: collective(asked, name, getattr(dist, name, None)) for name in GIVES
     }
+    all_objects, objects = names["all_gather_object"], names["gather_object"]
+
+    def group_of(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+        members = len(list(ranks)) if ranks is not None else asked.ranks
+        return types.SimpleNamespace(
+            rank=returns(0), size=returns(members), members=members, name=returns("nccl")
+        )
+
+    def gathered(objects: List[Any], own: Any, *args: Any, **kwargs: Any) -> None:
+        all_objects()
+        objects[:] = [own] * len(objects)
+
+    def gathered_to_one(own: Any, given: Optional[List[Any]] = None, *a: Any, **more: Any) -> None:
+        objects()
+        if given is not None:
+            given[:] = [own] * len(given)
+
     names.update(
-        all_reduce=reducing(asked),
+        destroy_process_group=returns(None),
         init_process_group=init,
         is_initialized=lambda: joined[0],
         get_rank=returns(0),
@@ -239,11 +317,9 @@ def stand_in_for_ranks(asked: Asked) -> None:
         is_available=returns(True),
         is_nccl_available=returns(True),
         is_torchelastic_launched=returns(True),
-        new_group=returns(types.SimpleNamespace(rank=returns(0), size=returns(asked.ranks))),
-        isend=returns(Work()),
-        irecv=returns(Work()),
-        all_gather_object=gathered_objects,
-        gather_object=gathered_object,
+        new_group=group_of,
+        all_gather_object=gathered,
+        gather_object=gathered_to_one,
     )
     for module in (dist, distributed_c10d):
         for name, value in names.items():
@@ -308,7 +384,7 @@ def loaders(scaled: Callable[[Any], Any]) -> None:
 def install(asked: Asked) -> None:
     """All but loaders; the script's process is changed for good."""
     stand_in_for_gpus(asked)
-    stand_in_for_values()
+    stand_in_for_values(asked)
     parameters_without_memory()
     stand_in_for_ranks(asked)
     stand_in_for_wrappers(asked)

@@ -43,17 +43,27 @@ class Asked:
     knobs: Dict[str, Any] = field(default_factory=dict)  # of the plan
     wrapped: List[nn.Module] = field(default_factory=list)  # what DDP or DataParallel was given
     ddp: bool = False
-    reduces: bool = False  # all_reduce was called by the script itself, on more than a number
     loop: Dict[str, bool] = field(default_factory=dict)  # of the workload
     notes: List[str] = field(default_factory=list)
     halves: Optional[torch.dtype] = None  # of autocast, where gradients are wanted
-    without_sync: bool = False  # no_sync() was entered
+    armed: bool = False  # DDP: a forward that reduces has run since the last backward
+    held: bool = False  # FSDP: gradients are not reduced now
+    passes: int = 0  # backward passes of a step that Horovod was told of; 0: it was not asked
+    syncs: Callable[[], bool] = lambda: True  # whether the backward that begins reduces gradients
+    waits: Callable[[], None] = lambda: None  # the host waits for the device
+    communicates: Callable[..., None] = lambda *_: None  # the script calls a collective itself
+    tests: Callable[[Any], Any] = lambda t: t  # a tensor that stands for isfinite()
     compiled: List[nn.Module] = field(default_factory=list)  # what torch.compile was given
     at_end: Callable[[], Dict[str, Any]] = dict  # knobs that are known once all was wrapped
 
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+    def as_armed(self) -> bool:
+        """`syncs` of DDP, which reads its flag in forward."""
+        armed, self.armed = self.armed, False
+        return armed
 
 
 # ---- wrappers
@@ -70,17 +80,25 @@ def wrapper(asked: Asked) -> type:
                 raise RuntimeError("a module whose parameters need no gradient needs no DDP")
             asked.wrapped.append(module)
             asked.ddp = True
+            asked.syncs = asked.as_armed
+            self.require_backward_grad_sync = True
             given = dict(zip(POSITIONS, args))
             given.update(kwargs)
             note_arguments(asked, given)
 
         def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+            if torch.is_grad_enabled() and self.require_backward_grad_sync:
+                asked.armed = True
             return self.module(*inputs, **kwargs)
 
         @contextlib.contextmanager
         def no_sync(self) -> Iterator[None]:
-            asked.without_sync = True
-            yield
+            before = self.require_backward_grad_sync
+            self.require_backward_grad_sync = False
+            try:
+                yield
+            finally:
+                self.require_backward_grad_sync = before
 
         def join(self, *args: Any, **kwargs: Any) -> Any:
             return contextlib.nullcontext()
@@ -165,10 +183,24 @@ def stand_in_for_wrappers(asked: Asked) -> None:
         optim.zero_redundancy_optimizer.ZeroRedundancyOptimizer = optim.ZeroRedundancyOptimizer
 
     def synced(cls: Any, module: nn.Module, process_group: Any = None) -> nn.Module:
-        asked.note("SyncBatchNorm is described as BatchNorm: its all-reduces are left out")
+        if any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in module.modules()):
+            asked.knobs["sync_batch_norm"] = True
         return module
 
-    nn.SyncBatchNorm.convert_sync_batchnorm = classmethod(synced)  # type: ignore[assignment]
+    class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
+        """Of any shape, like PyTorch's, which refuses what is on no GPU."""
+
+        convert_sync_batchnorm = classmethod(synced)
+
+        def __init__(self, *args: Any, process_group: Any = None, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            asked.knobs["sync_batch_norm"] = True
+
+        def _check_input_dim(self, input: Any) -> None:
+            pass
+
+    nn.SyncBatchNorm = nn.modules.SyncBatchNorm = SyncBatchNorm  # type: ignore[misc,assignment]
+    nn.modules.batchnorm.SyncBatchNorm = SyncBatchNorm  # type: ignore[misc]
     torch.compile = uncompiled(asked)  # type: ignore[attr-defined]  # PyTorch 1.13 has none
     import ddpsim_engine_script as engines
     import ddpsim_sharded_script as sharded
