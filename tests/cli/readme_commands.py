@@ -431,7 +431,7 @@ class Runner:
                 make(place, self.ddpsim)
         return subprocess.run(
             ["bash", "-c", command.text], cwd=STANDS_IN.get(command.document, place), env=env,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=250,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
         )  # fmt: skip
 
 
