@@ -85,6 +85,7 @@ TELLS = {
 # What a machine may lack. A command that says so is left out.
 LACKS = (
     "has no PyTorch",
+    "PyTorch is missing",
     "No module named 'torch",
     "has no SQLite",
     'Graphviz\'s "dot" was not found',
@@ -430,7 +431,7 @@ class Runner:
                 make(place, self.ddpsim)
         return subprocess.run(
             ["bash", "-c", command.text], cwd=STANDS_IN.get(command.document, place), env=env,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=250,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
         )  # fmt: skip
 
 
@@ -439,13 +440,27 @@ def cpu():
     return used.ru_utime + used.ru_stime
 
 
+def written(command):
+    """Files that a command says it writes."""
+    options = r"(?:--out|-o|--workload|--run|--runs|>)"
+    return set(re.findall(options + r"\s+(\S+)", command.text)) - {"runs", "mine"}
+
+
+def lacks(command, said, absent):
+    """Why a command cannot run on this machine: it says so, or what was to be read is absent."""
+    if word := next((w for w in LACKS if w in said), None):
+        return word
+    name = next((n for n in absent if n in said or n in command.text.split()), None)
+    return f"{name} is not there" if name else ""
+
+
 def judge(runner, texts, top):
     """Runs what the documents {name: text} print; returns (what fails, sentence)."""
     failed, ran, lacking, kept, mentioned = [], 0, 0, 0, 0
     for number, (name, text) in enumerate(texts.items()):
         place = Path(top) / str(number)
         place.mkdir()
-        env = runner.folder(place)
+        env, absent = runner.folder(place), set()
         for command in printed(name, text):
             if command.reason or not command.whole:
                 failed += [f"{command}\n    {why}" for why in runner.unknown(command)]
@@ -456,8 +471,10 @@ def judge(runner, texts, top):
             done = runner.run(command, place, env)
             took = f"{cpu() - before:6.2f} s of CPU, {time.time() - clock:6.2f} s"
             codes = next((c for b, c in TELLS.items() if command.text.startswith(b)), (0,))
-            if lack := next((w for w in LACKS if done.returncode and w in done.stderr), None):
+            lack = done.returncode and lacks(command, done.stderr, absent)
+            if lack:
                 lacking += 1
+                absent |= written(command)
                 print(f"{command}\n    left out: {lack}")
                 continue
             ran += 1
