@@ -233,7 +233,8 @@ std::string steps_markdown(const StepsReport& r) {
   }
   out +=
       "\n## What the intervals are made of\n\nMeasured / predicted of 80 % of the rows of a source "
-      "that was not seen: log-normal, each source alike, Student's quantile (sim/MODEL.md 8). The "
+      "that was not seen: log-normal, each source alike, Student's quantile (sim/MODEL.md 5.1). "
+      "The "
       "interval of a prediction is this, or the datasheet's range for host, network and ranks "
       "where "
       "that is wider.\n*Left out*: rows in the interval that the other sources make.\n\n"
