@@ -11,7 +11,8 @@ backward) and keeps streams, events and memory as the hooks leave them.
 
 A question: {"version": "1.13"|"2.7", "world_size": N, "units": [{"unit", "tensors", "elements"}] in
 module order, the root first (one whose parameters are frozen says "requires_grad": false),
-"forward": [["enter", unit] | ["compute", name] | ["exit", unit] ...], "steps": K, and any knob of KNOBS}.
+"forward": [["enter", unit] | ["compute", name] | ["exit", unit] ...], "steps": K, and any knob of
+KNOBS}.
 
 How a backward follows from a forward: autograd runs nodes in reverse order of their creation. So it
 is the forward read from its end: where a unit's forward ended, its output's hook fires (before the
