@@ -10,8 +10,9 @@ backward) and keeps streams, events and memory as the hooks leave them.
   fsdp1.py --self-test          closed forms
 
 A question: {"version": "1.13"|"2.7", "world_size": N, "units": [{"unit", "tensors", "elements"}] in
-module order, the root first (one whose parameters are frozen says "requires_grad": false), "forward": [["enter", unit] | ["compute", name] | ["exit", unit] ...],
-"steps": K, and any knob of KNOBS}.
+module order, the root first (one whose parameters are frozen says "requires_grad": false),
+"forward": [["enter", unit] | ["compute", name] | ["exit", unit] ...], "steps": K, and any knob of
+KNOBS}.
 
 How a backward follows from a forward: autograd runs nodes in reverse order of their creation. So it
 is the forward read from its end: where a unit's forward ended, its output's hook fires (before the
@@ -236,7 +237,7 @@ class Unit:
         self.tensors = described["tensors"]
         self.elements = described["elements"]
         self.requires_grad = described.get("requires_grad", True)
-        self.given = self.returned = True  # does what it is given, what it returns, need a gradient?
+        self.given = self.returned = True  # what it is given, what it returns needs a gradient
         self.dtype = described.get("dtype", question.dtype)
         self.compute_dtype = question.param_dtype or self.dtype
         self.reduce_dtype = question.reduce_dtype or question.param_dtype or self.dtype
@@ -824,8 +825,8 @@ class Rank:
             if q.cpu_offload:
                 self.await_gradients()
         for u in q.units.values():
-            # Asks whether its flat parameter is its shard: where backward did not come it is, unless
-            # original parameters are views of the whole one.
+            # Asks whether its flat parameter is its shard: where backward did not come it is,
+            # unless original parameters are views of the whole one.
             views = q.use_orig_params and not q.frees_after_forward
             if self.is_frozen(u) and u.unsharded and (u.ran_pre_backward or views):
                 self.reshard(u, self.frees_in_backward())

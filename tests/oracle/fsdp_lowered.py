@@ -320,7 +320,8 @@ def with_frozen(folder, name, is_frozen, dtype=None):
     backward, and keeps nothing for one."""
     document = json.loads((ROOT / "workloads" / "gpt2-small.json").read_text())
     old = document["tensors"]
-    kinds = {kind: [i for i, t in enumerate(old) if is_frozen(t["name"]) == kind] for kind in (0, 1)}
+    freezes = [is_frozen(t["name"]) for t in old]
+    kinds = {kind: [i for i, f in enumerate(freezes) if f == kind] for kind in (0, 1)}
     new = {i: k for kind in (0, 1) for k, i in enumerate(kinds[kind])}
     document["tensors"] = [old[i] for i in kinds[0]]
     document["frozen"] = [{**old[i], "dtype": dtype or old[i]["dtype"]} for i in kinds[1]]

@@ -139,7 +139,8 @@ class Frozen(unittest.TestCase):
 
     def test_backward_of_frozen_layers(self) -> None:
         """None before the first trainable one, of the others the gradient of their input alone."""
-        layers = {layer["name"]: layer for layer in described("--factory", "factory.py:make")["layers"]}
+        w = described("--factory", "factory.py:make")
+        layers = {layer["name"]: layer for layer in w["layers"]}
         front = [n for n in layers if n == "e" or n.startswith("layers.0.")]
         self.assertGreater(len(front), 5)
         for name in front:
