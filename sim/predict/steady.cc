@@ -67,15 +67,18 @@ std::vector<RankClass> classes_of(const Scenario& s, const Profile& p,
   return classes;
 }
 
-// One before the steps that count, and these.
+// One before the steps that count, and these; with a step that counts alone, those before it that
+// took exactly as long.
 void record(Played& p) {
   const auto& steps = p.simulation.steps;
-  TimePoint previous{0};
-  for (std::size_t k = 0; k < steps.size(); ++k) {
-    if (steps[k].kind != StepKind::Steady || k + 1 + p.counted >= steps.size())
-      p.steps.push_back({steps[k].kind, steps[k].end - previous});
-    previous = steps[k].end;
-  }
+  auto duration = [&](std::size_t k) {
+    return steps[k].end - (k > 0 ? steps[k - 1].end : TimePoint{0});
+  };
+  std::size_t from = steps.size() - p.counted;
+  while (p.counted == 1 && from > 0 && duration(from - 1) == p.step) --from;
+  for (std::size_t k = 0; k < steps.size(); ++k)
+    if (steps[k].kind != StepKind::Steady || k + 1 >= from)
+      p.steps.push_back({steps[k].kind, duration(k)});
 }
 
 void count(Played& p, const Counted& c) {

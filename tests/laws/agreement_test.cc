@@ -18,7 +18,7 @@ namespace {
 using io::Json;
 
 constexpr int kQuestions = 300;
-constexpr int kParts = 6;  // tests that share them
+constexpr int kParts = 12;  // tests that share them
 
 // A setting of the knob, as --set takes it; "" = none is drawn.
 std::string setting(Random& rng, const strategy::KnobRecord& knob, Plan plan) {
