@@ -88,7 +88,7 @@ BestBuckets best_buckets(PlannedSteps& steps, const Plan& best_plan) {
   const Workload& w = q.workload;
   BestBuckets out;
   if (best_plan.system != System::PytorchDdp || q.scenario.ranks < 2) return out;
-  if (!strategy::plain_buckets(best_plan)) return out;
+  if (!strategy::plain_buckets(best_plan) || !w.loop.collectives.empty()) return out;
   std::vector<TensorIndex> order = launch_order(w, best_plan);
   for (TensorIndex t : order)
     if (w.tensors[t].dtype != w.tensors[order.front()].dtype) {

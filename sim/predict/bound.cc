@@ -210,7 +210,7 @@ Duration least_time(const collective::Communicator& c, const Profile& p, std::in
 std::optional<Bound> lower_bound(const Question& q, const Options& given) {
   const Plan& plan = q.scenario.plan;
   if (plan.system != System::PytorchDdp || q.scenario.ranks < 2) return {};
-  if (!strategy::plain_buckets(plan)) return {};
+  if (!strategy::plain_buckets(plan) || !q.workload.loop.collectives.empty()) return {};
   Communicators own;
   Options options = given;
   if (!options.known) options.known = &own;
