@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Kills `ddpsim run` at random moments: after the next start nothing of it is left. Its own executor
-and, where Open MPI is, that of MPI. Needs the right to make network namespaces, else skipped (77).
+"""Kills `ddpsim run` at random moments: after the next start nothing of it is left. Its own
+executor and, where Open MPI is, that of MPI. Needs the right to make network namespaces, else
+skipped (77).
 
   kill.py DDPSIM [--times N] [--seed S]
 """
