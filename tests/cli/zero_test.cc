@@ -44,7 +44,7 @@ TEST(ZeroCommand, LargeModelsEndTheirStep) {
                 {"ZeRO-3"});
   expect_answer({"tune", "--workload", "llama-3.2-1b", "--cluster", "hgx-h100", "--plan", "zero3",
                  "--memory-limit", "60GiB"},
-                {"memory-limit", "ZeRO-3"});
+                {"do not fit 60.0 GiB", "ZeRO-3"});
 }
 
 class ZeroFiles : public InFolder {};
