@@ -215,8 +215,8 @@ std::string interval_sentence(const predict::Question& q) {
   if (p.step_residual > 0) return "80 % interval: how far executed steps were off";
   if (const predict::StepError* e = predict::step_error(q))
     return fmt::format(
-        "80 % interval: how far {} published steps ({}) of {} sources were off, or the datasheet's "
-        "range for host and network where that is wider",
+        "80 % of {} published steps ({}), each of {} sources alike, or the datasheet's range if "
+        "wider",
         e->rows, e->of, e->sources);
   if (w.measured_step)
     return std::string("computation as measured; the ") +

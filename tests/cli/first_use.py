@@ -147,7 +147,7 @@ class Intervals(Case):
 
     def test_of_a_datasheet(self):
         said, listed, as_json, tuned = self.names(*HGX)
-        self.assertIn("80 % of published steps on other GPUs", said)
+        self.assertIn("published steps (several GPUs), each of 9 sources alike", said)
         self.assertEqual(listed, ["interval: " + said])
         self.assertEqual(as_json, said)
         self.assertNotIn("80 % interval", tuned)

@@ -115,7 +115,7 @@ TEST(Intervals, SayOfWhatTheyAreMade) {
     const double step = j["summary"]["step_ps"], low = j["summary"]["step_low_ps"],
                  high = j["summary"]["step_high_ps"];
     words[words.size() - more.size() - 1] = "table";
-    EXPECT_NE(ddpsim(words).out.find(std::string("published steps (") + family + ") of "),
+    EXPECT_NE(ddpsim(words).out.find(std::string("published steps (") + family + "), each of "),
               std::string::npos)
         << ddpsim(words).out;
     return std::pair{low / step, high / step};

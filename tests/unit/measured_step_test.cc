@@ -87,7 +87,8 @@ TEST(MeasuredStep, LeavesTheIntervalToWhatIsNotComputation) {
   Workload own = measured(w, p, before.single_rank_step);
   Prediction after = predict({own, fabric, p, s});
   EXPECT_EQ(after.summary.step, before.summary.step);
-  EXPECT_LT((after.step_high - after.step_low).ps * 5, (before.step_high - before.step_low).ps);
+  // What several GPUs add was off less than what one takes, in published steps.
+  EXPECT_LT((after.step_high - after.step_low).ps * 3, (before.step_high - before.step_low).ps * 2);
   EXPECT_LT(after.step_low, after.step_high);
 }
 
