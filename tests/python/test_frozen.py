@@ -203,7 +203,7 @@ class Frozen(unittest.TestCase):
         self.assertLessEqual(held["gradients"], trained)  # at the peak: some have yet to come
         code, _, err = self.predicted(w, "--plan", "fsdp")
         self.assertEqual(code, 2)
-        self.assertIn("use_orig_params=true", err)
+        self.assertIn("uniform dtype", err)
         for plan in ("zero3", "zero2"):
             code, answer, err = self.predicted(w, "--plan", plan)
             self.assertEqual(code, 0, err)
