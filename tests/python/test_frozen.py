@@ -210,7 +210,7 @@ class Frozen(unittest.TestCase):
         code, answer, err = self.predicted(w, "--plan", "fsdp2", "--set", "pytorch=2.12")
         self.assertEqual(code, 0, err)
         held = answer["summary"]["memory"]["at_peak_bytes"]
-        self.assertLess(abs(8 * held["parameters"] - trained - size), 64 * 1024)
+        self.assertLess(abs(8 * held["parameters"] - trained - size), 128 * 1024)  # padded rows
 
 
 if __name__ == "__main__":
