@@ -152,6 +152,7 @@ Lines fsdp_lines(const Plan& plan, const Workload& w, const Sharded& groups) {
                     : "BackwardPrefetch." + upper(name_of(*f.backward_prefetch)));
   if (f.forward_prefetch) options += ", forward_prefetch=True";
   if (f.limit_all_gathers) options += ", limit_all_gathers=" + python(*f.limit_all_gathers);
+  if (f.use_orig_params) options += ", use_orig_params=True";
   if (!precision.empty()) options += ", mixed_precision=" + precision;
   if (f.cpu_offload) options += ", cpu_offload=CPUOffload(offload_params=True)";
   out.push_back("options = dict(" + options + ", device_id=local_rank)");
