@@ -372,7 +372,8 @@ TEST(Averaging, HasNoBucketsAndIsNoDdp) {
 
 TEST(Stragglers, AreNamedByExplainAsByPredict) {
   const Args q = kSlow + Args{"--set", "slow_ranks.3=1.5", "--set", "slow_ranks.5=1.2"};
-  EXPECT_TRUE(has(text_of(Args{"predict"} + q), "rank 3, which computes 1.5 times as long"));
+  EXPECT_TRUE(
+      has(text_of(Args{"predict"} + q), "rank 3 decides, which computes 1.5 times as long"));
   std::string text = text_of(Args{"explain"} + q);
   EXPECT_TRUE(has(text, "rank 3 decides, which computes 1.5 times as long")) << text;
   Json j = json_of(Args{"explain"} + q);

@@ -251,6 +251,7 @@ class KnownErrors(Case):
             and f["profile"] == "h100-sxm.datasheet"
         }
         question = ["predict", "--workload", "llama-3.2-1b", "--cluster", "dgx-h100"]
+        question += ["--set", "workload.precision=bf16"]
 
         def said(*more):
             return " ".join(self.answer(*question, *more).split())
