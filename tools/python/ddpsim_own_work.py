@@ -55,6 +55,7 @@ class Window:
     stepped_at: int = 0  # after so many operators
     arrival: Tuple[int, ...] = ()  # of no parameters
     groups: Tuple[int, ...] = ()
+    frozen: Dict[int, int] = field(default_factory=dict)  # weights here are of no model
 
     def names(self) -> List[Tuple[str, str]]:
         return [(op.name, op.module) for op in self.ops]
