@@ -300,7 +300,13 @@ TracedRanks beside_one_another(std::vector<Trace> traces) {
   return job;
 }
 
-std::vector<OtherCollectives> others_of(const TracedRanks& job, std::size_t of) {
+std::vector<NotCounted> not_counted(const TracedRanks& job, std::size_t of) {
+  struct OtherCollectives {
+    Operation operation = Operation::AllReduce;
+    int count = 0;
+    std::int64_t bytes = 0;  // -1 = one of them does not say
+    Duration took;           // in flight on that rank, one after another
+  };
   const RankTrace& r = job.ranks[of];
   const std::size_t median = median_step(r.steps);
   const TracedStep& step = r.steps[median];
@@ -316,30 +322,27 @@ std::vector<OtherCollectives> others_of(const TracedRanks& job, std::size_t of) 
   }
   // Without DistributedDataParallel: all-reduces of as many elements as the gradients have.
   const bool by_hand = !step.wrapped && reduced > 0 && reduced == gradient_elements(r, step);
-  std::vector<OtherCollectives> out;
+  std::vector<OtherCollectives> others;
   for (auto [c, took] : mine) {
     const bool of_plan = c->name.starts_with("allreduce/bucket.") ||
                          c->name.starts_with("broadcast/buffers.") ||
                          (by_hand && c->place != "forward" && adds_floats(c->message));
     if (of_plan || !c->message.operation) continue;
-    auto at = std::find_if(out.begin(), out.end(), [&](const OtherCollectives& o) {
+    auto at = std::find_if(others.begin(), others.end(), [&](const OtherCollectives& o) {
       return o.operation == *c->message.operation;
     });
-    if (at == out.end()) at = out.insert(out.end(), {*c->message.operation, 0, 0, {}});
+    if (at == others.end()) at = others.insert(others.end(), {*c->message.operation, 0, 0, {}});
     ++at->count;
     const std::int64_t bytes = c->message.bytes();
     at->bytes = bytes < 0 || at->bytes < 0 ? -1 : saturating_add(at->bytes, bytes);
     at->took += took;
   }
-  return out;
-}
-
-std::vector<std::string> not_counted(const TracedRanks& job, std::size_t of) {
-  std::vector<std::string> out;
-  for (const OtherCollectives& o : others_of(job, of))
-    out.push_back("not counted: " + std::to_string(o.count) + " " + name_of(o.operation) +
-                  " a step" + (o.bytes < 0 ? "" : ", " + to_string(Bytes{o.bytes})) + ", about " +
-                  to_string(o.took) + " in flight: no data-parallel plan issues them");
+  std::vector<NotCounted> out;
+  for (const OtherCollectives& o : others)
+    out.push_back({std::to_string(o.count) + " " + name_of(o.operation) +
+                       " a step that no data-parallel plan issues, about " + to_string(o.took) +
+                       " in flight",
+                   0, o.bytes < 0 ? 0 : static_cast<double>(o.bytes)});
   return out;
 }
 

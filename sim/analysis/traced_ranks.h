@@ -8,6 +8,7 @@
 
 #include "sim/analysis/trace.h"
 #include "sim/model/run.h"
+#include "sim/model/workload.h"
 
 namespace ddpsim::analysis {
 
@@ -55,17 +56,8 @@ TracedRanks beside_one_another(std::vector<Trace> traces);
 
 // Collectives of a rank's median step that no data-parallel plan issues: all but the all-reduces of
 // gradients in backward, and DistributedDataParallel's broadcasts of buffers in forward. One of
-// each operation. A workload of that step does not have them.
-struct OtherCollectives {
-  Operation operation = Operation::AllReduce;
-  int count = 0;
-  std::int64_t bytes = 0;  // -1 = one of them does not say
-  Duration took;           // in flight on that rank, one after another
-};
-// `of`: index into TracedRanks::ranks.
-std::vector<OtherCollectives> others_of(const TracedRanks& job, std::size_t of);
-// "not counted: 7 send_recv a step, 12 MiB, about 1.2 ms in flight: ..."; one of each operation.
-std::vector<std::string> not_counted(const TracedRanks& job, std::size_t of);
+// each operation. A workload of that step does not have them. `of`: index into TracedRanks::ranks.
+std::vector<NotCounted> not_counted(const TracedRanks& job, std::size_t of);
 
 // The steps as a measured Run, with spans of the last five: forward, the gradients as they arrive,
 // the optimizer, and collectives, which begin when the last rank has come. `names`: of the

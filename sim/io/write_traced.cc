@@ -63,6 +63,8 @@ OrderedJson write_workload(const analysis::ImportedWorkload& imported, const ana
   if (!w.frozen.empty()) j["frozen"] = tensors_of(w.frozen);
   j["buffers"] = tensors_of(w.buffers);
   j["arrival"] = w.arrival;
+  for (const NotCounted& n : w.not_counted)
+    j["not_counted"].push_back({{"what", n.what}, {"bytes", n.bytes}});
   OrderedJson& t = j["times"];
   t["forward_ps"] = w.times.forward.ps;
   t["backward_ps"] = w.times.backward.ps;

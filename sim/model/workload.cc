@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <unordered_set>
 
 namespace ddpsim {
@@ -13,6 +14,17 @@ constexpr std::array<std::int64_t, 8> kDTypeSizes{4, 2, 2, 8, 8, 4, 1, 1};
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
 constexpr std::size_t kMostTensors = 65'536;
 constexpr Duration kMaxTime = kSecond * 86'400;  // of one forward, backward or optimizer: a day
+
+std::string flops_text(double flops) {
+  char text[40];
+  for (auto [size, unit] : {std::pair{1e15, "PFLOP"}, {1e12, "TFLOP"}, {1e9, "GFLOP"}})
+    if (flops >= size) {
+      std::snprintf(text, sizeof text, "%.3g %s", flops / size, unit);
+      return text;
+    }
+  std::snprintf(text, sizeof text, "%.3g MFLOP", flops / 1e6);
+  return text;
+}
 
 // `seen`: names that are taken.
 Problem check_tensors(const std::vector<Tensor>& tensors, const std::string& key,
@@ -173,6 +185,13 @@ std::vector<bool> differentiated(const Workload& w) {
     out.push_back(any && (costs || !l.tensors.empty()));
   }
   return out;
+}
+
+std::string in_words(const NotCounted& n) {
+  std::string text = "not counted: " + n.what;
+  if (n.flops > 0) text += ", " + flops_text(n.flops) + " a step";
+  if (n.bytes > 0) text += ", " + to_string(Bytes{static_cast<std::int64_t>(n.bytes)});
+  return text;
 }
 
 double optimizer_bytes_per_element(const Optimizer& o) {

@@ -185,6 +185,8 @@ struct NotCounted {
   double flops = 0;  // of a step; 0 = none, or not known
   double bytes = 0;
 };
+// "not counted: forward of a second network (ResNet), 341 GFLOP a step".
+std::string in_words(const NotCounted& n);
 // Which PyTorch described a workload, and what the script asked for that this one lacks.
 struct DescribedWith {
   std::string pytorch;  // "1.13.1"; "" = not said

@@ -282,7 +282,7 @@ void explain_traces(Terminal& t, const std::vector<std::string>& files,
         job.ranks.size(), job.ranks.size() == 1 ? "is" : "are"));
   std::optional<Elsewhere> other;
   if (!question.cluster.empty()) {
-    for (const std::string& note : analysis::not_counted(job, 0)) e.notes.push_back(note);
+    for (const NotCounted& n : analysis::not_counted(job, 0)) e.notes.push_back(in_words(n));
     other = elsewhere(t, job, question,
                       io::is_sqlite(files.front()) ? io::nsys_remedy() : io::kineto_remedy());
   }

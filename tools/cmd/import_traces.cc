@@ -179,8 +179,8 @@ void import_traces(Terminal& t, const ImportTracesFlags& f) {
         to_string(job.offset_bound)));
   if (made) {
     notes.insert(notes.end(), made->notes.begin(), made->notes.end());
-    for (std::string& other : analysis::not_counted(job, index_of(job, from)))
-      notes.push_back(std::move(other));
+    made->workload.not_counted = analysis::not_counted(job, index_of(job, from));
+    for (const NotCounted& n : made->workload.not_counted) notes.push_back(in_words(n));
   }
   if (made && !setting.model && f.profiler.name == std::string(kNsys.name))
     notes.push_back(
