@@ -90,6 +90,7 @@ STARTS = {
     "calib/mpi.cc": "hostname mount mpirun nsenter python3 setpriv sh unshare",
     "calib/script_log.cc": "python3",
     "calib/testbed.cc": "ip tc",
+    "tests/grid/grid_test.cc": "git",
     "tests/unit/sequence_test.cc": "python3",
     "tools/cmd/graphviz.cc": "dot",
 }
@@ -294,7 +295,7 @@ class Shell:
                 self.at += 2
             elif c == "#":
                 self.at = (self.text + "\n").index("\n", self.at)
-            elif self.text.startswith("((", self.at) and command:
+            elif self.text.startswith("((", self.at):
                 self.at = self.text.index("))", self.at) + 2
             elif self.text.startswith(";;", self.at):
                 self.at += 2
@@ -550,7 +551,8 @@ PLANTED = {
 QUIET = {  # no program is called here
     "a.py": "import json\nx = ['tcpdump']\nsubprocess.run([DDPSIM, 'tcpdump'])\n",
     "a": "# tcpdump\nx='tcpdump'\necho tcpdump\ncat <<END\ntcpdump\nEND\ny=(tcpdump)\n"
-    "case $1 in\n  tcpdump) : ;;\nesac\nfor tcpdump in 1; do :; done\ntcpdump() { :; }\n",
+    "case $1 in\n  tcpdump) : ;;\nesac\nfor tcpdump in 1; do :; done\n"
+    "for ((tcpdump = 1;;)); do :; done\ntcpdump() { :; }\n",
     "a.cc": "plan.system(x); fs::exec(y);\n",
 }
 
