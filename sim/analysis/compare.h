@@ -15,8 +15,8 @@ std::vector<Duration> settled_steps(const Run& run);
 
 // The step that a Run stands for. Median (mean if `mean`: for steps that differ from one another,
 // as beside another job) of its steady steps without the first of them, which still carries the
-// warm-up; with one steady step, that one. Predicted: always their mean; it lists the steps that its
-// answer is the mean of (predict/steady.h). REQUIRES: a steady step.
+// warm-up; with one steady step, that one. Predicted: always their mean; it lists the steps that
+// its answer is the mean of (predict/steady.h). REQUIRES: a steady step.
 Duration typical_step(const Run& run, bool mean);
 
 // Of one gradient all-reduce: when the last actor had it, relative to the start of its step; median
