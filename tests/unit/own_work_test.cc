@@ -103,9 +103,10 @@ TEST(OwnWork, TakesTheTimeOfItsParts) {
   j.workload.loop.traffic = 3'350'000'000;  // a millisecond of an H100's memory at its peak
   j.workload.loop.kernels = 1;
   EXPECT_GT((j.step() - plain).ps, 1'000'000'000);
-  j.scenario.ranks = 1;
-  const Duration alone = j.step();
-  EXPECT_EQ(predict(j.question()).single_rank_step, alone);
+  // So does a rank by itself.
+  const Duration alone = predict(j.question()).single_rank_step;
+  j.workload.loop.traffic = 0;
+  EXPECT_GT((alone - predict(j.question()).single_rank_step).ps, 1'000'000'000);
 }
 
 TEST(OwnWork, GoesOnBesideAnInputPipeline) {
@@ -139,8 +140,8 @@ TEST(NoSync, ReducingEachTimeCostsWhatItSendsAndIsALever) {
   const Duration once = j.step();
   j.scenario.plan.ddp.no_sync = false;
   const Duration each = j.step();
-  EXPECT_GT(each.ps, 3 * once.ps);
-  EXPECT_LT(each.ps, 4 * once.ps + 4);
+  EXPECT_GT(2 * each.ps, 5 * once.ps);  // four times the bytes, some behind computation
+  EXPECT_LT(each.ps, 4 * once.ps);
   bool said = false;
   for (const Lever& l : levers(j.question(), each))
     if (l.change.find("no_sync()") != std::string::npos) {
