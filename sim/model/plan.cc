@@ -128,9 +128,8 @@ Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
   if (z.zero_quantized_weights)
     for (const Tensor& t : w.frozen)
       if (t.dtype != DType::Float16)
-        return {"/plan/zero_quantized_weights",
-                "reads and writes float16 alone, and frozen \"" + t.name + "\" is " +
-                    name_of(t.dtype)};
+        return {"/plan/zero_quantized_weights", "reads and writes float16 alone, and frozen \"" +
+                                                    t.name + "\" is " + name_of(t.dtype)};
   if (z.zero_quantized_gradients && z.stage != 3)
     return {"/plan/zero_quantized_gradients",
             "is of stage 3: no other asks for it (--set stage=3)"};
