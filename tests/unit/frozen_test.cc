@@ -60,12 +60,12 @@ bool of_attention(const std::string& name) {
   return name.find(".attn.") != std::string::npos;
 }
 
-struct Job {
+struct FrozenJob {
   Workload w;
   topology::Fabric fabric{test::cluster("dgx-h100")};
   Profile profile = test::profile("h100-sxm.datasheet");
   Scenario s;
-  Job(Workload of, System system, int ranks = 8) : w(std::move(of)) {
+  FrozenJob(Workload of, System system, int ranks = 8) : w(std::move(of)) {
     s.plan.system = system;
     s.ranks = ranks;
   }
@@ -108,8 +108,8 @@ TEST(Frozen, AreHeldInTheirOwnTypeAndNothingElse) {
   for (System system : kWhole)
     for (DType type : {DType::Float32, DType::BFloat16}) {
       const Workload w = trainable_in(system, frozen(of_attention, type));
-      const Program with = Job(w, system).program();
-      const Program without = Job(forgotten(w), system).program();
+      const Program with = FrozenJob(w, system).program();
+      const Program without = FrozenJob(forgotten(w), system).program();
       Held expected = without.resident;
       of(expected, Holds::Parameters) += w.frozen_bytes().count;
       EXPECT_EQ(with.resident, expected) << name_of(system);
@@ -122,9 +122,9 @@ TEST(Frozen, AreHeldInTheirOwnTypeAndNothingElse) {
 
 TEST(Frozen, Zero1And2HoldThemWhole) {
   for (int stage : {1, 2}) {
-    Job job(frozen(of_attention, DType::BFloat16), System::Zero);
+    FrozenJob job(frozen(of_attention, DType::BFloat16), System::Zero);
     job.s.plan.zero.stage = stage;
-    Job other = job;
+    FrozenJob other = job;
     other.w = forgotten(job.w);
     Held expected = other.program().resident;
     of(expected, Holds::Parameters) += job.w.frozen_bytes().count;
@@ -139,7 +139,7 @@ TEST(Frozen, Zero1And2HoldThemWhole) {
 // TensorFlow's workers read all variables for each forward, and push gradients of the others.
 TEST(Frozen, ParameterServersSendThemAndGetNothingBack) {
   for (bool after_push : {false, true}) {
-    Job job(frozen(of_attention, DType::BFloat16), System::ParameterServer);
+    FrozenJob job(frozen(of_attention, DType::BFloat16), System::ParameterServer);
     job.s.plan.parameter_server.pull_after_push = after_push;
     job.s.plan.parameter_server.servers = 2;
     const Program p = job.program();
@@ -160,7 +160,7 @@ TEST(Frozen, ParameterServersSendThemAndGetNothingBack) {
 // All of them in each forward, and zeros in place of their gradients.
 TEST(Frozen, DataParallelBroadcastsThemAndReducesZeros) {
   const Workload w = frozen(of_attention);
-  const Program p = Job(w, System::DataParallel).program();
+  const Program p = FrozenJob(w, System::DataParallel).program();
   const std::int64_t all = w.gradient_bytes().count + w.frozen_bytes().count;
   std::int64_t weights = 0;
   std::int64_t gradients = 0;
@@ -193,7 +193,7 @@ std::int64_t bytes_of(const Workload& w, const std::vector<strategy::Unit>& unit
 // of these is gathered ahead for nothing (FSDP2).
 TEST(Frozen, Fsdp2GathersAllAndScattersTheRest) {
   for (DType type : {DType::Float32, DType::BFloat16}) {
-    Job job(frozen(of_front, type), System::Fsdp2);
+    FrozenJob job(frozen(of_front, type), System::Fsdp2);
     if (type == DType::BFloat16) job.s.plan.pytorch = PytorchVersion::V2_12;
     const Program p = job.program();
     const std::vector<strategy::Unit> units = strategy::fsdp_units(job.w, job.s.plan);
@@ -217,7 +217,7 @@ TEST(Frozen, Fsdp2GathersAllAndScattersTheRest) {
 }
 
 TEST(Frozen, Fsdp1RefusesMixedUnitsAndReducesAllOfThemWithOriginalParameters) {
-  Job job(frozen(of_attention), System::Fsdp);
+  FrozenJob job(frozen(of_attention), System::Fsdp);
   EXPECT_TRUE(test::has(job.refusal(), "unit \"transformer.h.0\" holds frozen parameters"));
   EXPECT_TRUE(test::has(job.refusal(), "use_orig_params=true"));
   job.s.plan.fsdp.use_orig_params = true;
@@ -228,7 +228,7 @@ TEST(Frozen, Fsdp1RefusesMixedUnitsAndReducesAllOfThemWithOriginalParameters) {
   expect_shares(sent(p, Operation::AllGather), 2 * all - root, job.w, 8);
   expect_shares(sent(p, Operation::ReduceScatter), all, job.w, 8);
   // Its backward makes gradients of frozen weights, too.
-  Job apart(forgotten(job.w), System::Fsdp);
+  FrozenJob apart(forgotten(job.w), System::Fsdp);
   auto backward = [](const Program& of) {
     Duration sum;
     for (const Op& op : of.steady.ops)
@@ -241,12 +241,12 @@ TEST(Frozen, Fsdp1RefusesMixedUnitsAndReducesAllOfThemWithOriginalParameters) {
 }
 
 TEST(Frozen, UnitsOfSeveralTypesAreRefusedAsPytorchDoes) {
-  Job one(frozen(of_attention, DType::BFloat16), System::Fsdp);
+  FrozenJob one(frozen(of_attention, DType::BFloat16), System::Fsdp);
   one.s.plan.fsdp.use_orig_params = true;
   EXPECT_TRUE(test::has(one.refusal(), "uniform dtype"));
-  Job whole(frozen(of_attention, DType::UInt8), System::Fsdp);
+  FrozenJob whole(frozen(of_attention, DType::UInt8), System::Fsdp);
   EXPECT_TRUE(test::has(whole.refusal(), "integer dtype"));
-  Job two(frozen(of_attention, DType::BFloat16), System::Fsdp2);
+  FrozenJob two(frozen(of_attention, DType::BFloat16), System::Fsdp2);
   EXPECT_TRUE(test::has(two.refusal(), "pytorch=2.11"));
   two.s.plan.pytorch = PytorchVersion::V2_11;
   EXPECT_EQ(two.refusal(), "");
@@ -256,7 +256,7 @@ TEST(Frozen, UnitsOfSeveralTypesAreRefusedAsPytorchDoes) {
 // trainable one on, and gradients once.
 TEST(Frozen, Zero3GathersThemAndReducesTheRest) {
   for (DType type : {DType::Float32, DType::BFloat16}) {
-    Job job(frozen(of_front, type), System::Zero);
+    FrozenJob job(frozen(of_front, type), System::Zero);
     ZeroPlan& zero = job.s.plan.zero;
     zero.stage = 3;
     zero.stage3_prefetch_bucket_size = zero.stage3_max_reuse_distance = 0;
@@ -267,7 +267,7 @@ TEST(Frozen, Zero3GathersThemAndReducesTheRest) {
     expect_shares(sent(p, Operation::AllGather), 2 * trained + frozen_bytes, job.w, 8);
     expect_shares(sent(p, Operation::ReduceScatter), trained, job.w, 8);
     expect_shares(8 * of(p.resident, Holds::Parameters), trained + frozen_bytes, job.w, 8);
-    Job other = job;
+    FrozenJob other = job;
     other.w = forgotten(job.w);
     const Program without = other.program();
     for (Holds h : {Holds::MasterParameters, Holds::Gradients, Holds::OptimizerState})
@@ -281,7 +281,7 @@ TEST(Frozen, MemoryComesAndGoes) {
     for (auto is_frozen : {of_front, of_attention})
       for (int micro_steps : {1, 3})
         for (bool no_sync : {false, true}) {
-          Job job(frozen(is_frozen), system);
+          FrozenJob job(frozen(is_frozen), system);
           Plan& plan = job.s.plan;
           plan.accumulation_steps = micro_steps;
           plan.fsdp.no_sync = no_sync;
@@ -303,7 +303,7 @@ TEST(Frozen, MemoryComesAndGoes) {
 // Nothing updates them: what an optimizer touches are the others.
 TEST(Frozen, NothingUpdatesThem) {
   for (System system : {System::Fsdp, System::Fsdp2}) {
-    Job job(frozen(of_front), system);
+    FrozenJob job(frozen(of_front), system);
     job.s.plan.fsdp.use_orig_params = system == System::Fsdp;
     const Program p = job.program();
     EXPECT_EQ(p.tensor_names.size(), job.w.parameters());

@@ -12,12 +12,12 @@
 namespace ddpsim::predict {
 namespace {
 
-struct Job {
+struct OwnJob {
   Workload workload = test::workload("resnet50");
   Profile profile = test::profile("h100-sxm.datasheet");
   topology::Fabric fabric{test::cluster("hgx-h100")};
   Scenario scenario;
-  explicit Job(System system = System::PytorchDdp, int micro_steps = 1) {
+  explicit OwnJob(System system = System::PytorchDdp, int micro_steps = 1) {
     scenario.ranks = 8;
     scenario.plan.system = system;
     scenario.plan.accumulation_steps = micro_steps;
@@ -43,7 +43,7 @@ OwnCollective own(Operation o, bool in_forward, double bytes) {
 TEST(OwnWork, IsInEverySystemsStepWithAllItsBytes) {
   for (System system : kSystems)
     for (int micro_steps : {1, 3}) {
-      Job j(system, micro_steps);
+      OwnJob j(system, micro_steps);
       SCOPED_TRACE(std::string(name_of(system)) + " " + std::to_string(micro_steps));
       const Program before = j.program();
       j.workload.loop.collectives = {own(Operation::AllReduce, true, 1000),
@@ -82,7 +82,7 @@ TEST(OwnWork, IsInEverySystemsStepWithAllItsBytes) {
 }
 
 TEST(OwnWork, TakesTheTimeOfItsParts) {
-  Job j;
+  OwnJob j;
   const Duration plain = j.step();
   j.workload.loop.collectives = {own(Operation::AllReduce, true, 256.0 * 1024 * 1024)};
   const Duration large = j.step() - plain;
@@ -110,7 +110,7 @@ TEST(OwnWork, TakesTheTimeOfItsParts) {
 }
 
 TEST(OwnWork, GoesOnBesideAnInputPipeline) {
-  Job j(System::PytorchDdp, 2);
+  OwnJob j(System::PytorchDdp, 2);
   j.workload.loop.collectives = {own(Operation::AllReduce, true, 1 << 20)};
   const Duration plain = j.step();
   j.scenario.input = InputPipeline{1e12};
@@ -119,7 +119,7 @@ TEST(OwnWork, GoesOnBesideAnInputPipeline) {
 }
 
 TEST(LeftOut, IsSaidInEachAnswer) {
-  Job j;
+  OwnJob j;
   EXPECT_TRUE(predict(j.question()).extrapolated.empty());
   j.workload.not_counted = {{"forward of a second network (ResNet)", 341e9, 0},
                             {"3 send in each step", 0, 4 << 20}};
@@ -135,7 +135,7 @@ TEST(LeftOut, IsSaidInEachAnswer) {
 }
 
 TEST(NoSync, ReducingEachTimeCostsWhatItSendsAndIsALever) {
-  Job j(System::PytorchDdp, 4);
+  OwnJob j(System::PytorchDdp, 4);
   j.fabric = topology::Fabric(test::cluster("gpu-ethernet-10g"));
   const Duration once = j.step();
   j.scenario.plan.ddp.no_sync = false;
