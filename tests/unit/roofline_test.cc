@@ -36,7 +36,7 @@ Workload one_layer(KernelClass k, LayerCost forward, LayerCost backward = {}) {
   w.batch = 10;
   w.tensors = {{"p", {1000}, DType::Float32}};
   w.arrival = {0};
-  w.layers = {{"l", {}, k, {0}, forward, backward}};
+  w.layers = {{"l", {}, k, {0}, {}, forward, backward}};
   return w;
 }
 std::int64_t forward_ps(const Workload& w, Level level = Level::Mid) {
@@ -83,7 +83,8 @@ TEST(StepTimesOf, LayersRunForwardThenBackwardInReverse) {
   w.tensors.push_back({"q", {1000}, DType::Float32});
   w.tensors.push_back({"r", {1000}, DType::Float32});
   w.layers.push_back(
-      {"m", {}, KernelClass::Memory, {2, 1}, {0, 0, 20e6, 1}, {0, 0, 30e6, 3}});  // 40 us, 60 us
+      {"m", {}, KernelClass::Memory, {2, 1}, {}, {0, 0, 20e6, 1}, {0, 0, 30e6, 3}});  // 40 us, 60
+                                                                                      // us
   w.arrival = {2, 1, 0};
   ASSERT_FALSE(validate(w));
   StepTimes t = step_times(w, profile(), Level::Mid);
