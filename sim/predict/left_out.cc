@@ -11,15 +11,17 @@ std::string release_of(const std::string& version) {
 
 }  // namespace
 
-void say_what_is_left_out(const Workload& w, const Plan& plan, std::vector<std::string>& out) {
+std::vector<std::string> what_is_left_out(const Workload& w, const Plan& plan) {
+  std::vector<std::string> out;
   for (const NotCounted& n : w.not_counted) out.push_back(in_words(n));
   const DescribedWith& with = w.described_with;
-  if (with.pytorch.empty() || release_of(with.pytorch) == name_of(plan.pytorch)) return;
+  if (with.pytorch.empty() || release_of(with.pytorch) == name_of(plan.pytorch)) return out;
   out.push_back("operators are those of PyTorch " + with.pytorch +
                 ", which described the workload; the plan's is " + name_of(plan.pytorch));
   for (const std::string& name : with.absent)
     out.push_back("the script asked for " + name + ", which PyTorch " + with.pytorch +
                   " lacks: with another it may take other operators (ddpsim describe --python)");
+  return out;
 }
 
 }  // namespace ddpsim::predict

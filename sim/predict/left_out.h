@@ -9,7 +9,7 @@
 
 namespace ddpsim::predict {
 
-// Sentences for Prediction::extrapolated.
-void say_what_is_left_out(const Workload& w, const Plan& plan, std::vector<std::string>& out);
+// A sentence each: of Prediction::extrapolated, and of other answers about the same question.
+std::vector<std::string> what_is_left_out(const Workload& w, const Plan& plan);
 
 }  // namespace ddpsim::predict

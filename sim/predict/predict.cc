@@ -482,7 +482,8 @@ Prediction predict(const Question& q, const Options& given) {
     out.extrapolated.push_back(
         "steps of this job and of another differ too much to simulate two of the longer with all "
         "of the shorter: what they share is in this number only in part");
-  say_what_is_left_out(q.workload, q.scenario.plan, out.extrapolated);
+  for (std::string& left : what_is_left_out(q.workload, q.scenario.plan))
+    out.extrapolated.push_back(std::move(left));
   return out;
 }
 

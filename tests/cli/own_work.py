@@ -212,7 +212,7 @@ class Law(Case):
                 plan = {**plan, "pytorch": "1.13", "set_to_none": True}
                 self.assertEqual(self.sent(mine, plan), seen["sent"], self.said)
 
-    def test_said_by_predict_as_by_describe(self):
+    def test_said_by_every_answer_as_by_describe(self):
         """In text and in JSON."""
         for what in ("accumulates with a teacher", "some ranks, and messages"):
             (self.folder / "script.py").write_text(HEAD + OPTIMIZER + LAW[what][1])
@@ -226,6 +226,10 @@ class Law(Case):
                 self.assertIn(f"not counted: {left['what']}", text)
                 said = " ".join(answer["summary"]["extrapolated"])
                 self.assertIn(f"not counted: {left['what']}", said)
+                for command in ("explain", "tune"):
+                    other = self.answer(command, *question[1:], "--format", "json")
+                    notes = " ".join(json.loads(other.stdout)["notes"])
+                    self.assertIn(f"not counted: {left['what']}", notes, command)
             version = mine["described_with"]["pytorch"]
             if not version.startswith("2.7"):
                 self.assertIn(f"operators are those of PyTorch {version}", text)
@@ -305,6 +309,22 @@ class NoSync(Case):
         ).stdout  # fmt: skip
         self.assertIn("with no_sync() around micro-steps but the last  [--set no_sync=true]", text)
         self.assertIn("each of which reduces", " ".join(text.split()))
+        # The file is asked as the script is; --set and --plan take the place of its knobs.
+        self.answer(
+            "describe", "--script", "script.py", "--ranks", "16", "-o", "mine.json", "--", "plain"
+        )
+        question = ("--workload", "mine.json", "--cluster", "gpu-ethernet-10g", "--ranks", "16")
+
+        def step(*more):
+            done = self.answer("predict", *question, "--format", "json", *more)
+            return json.loads(done.stdout)["summary"]["step_ps"], done.stderr
+
+        of_file, said = step()
+        self.assertEqual(of_file, steps["plain"])
+        self.assertIn("accumulation_steps=8, no_sync=false", said)
+        self.assertEqual(step("--set", "no_sync=true")[0], steps["inside"])
+        for other in (("--plan", "pytorch_ddp"), ("--set", "plan.system=pytorch_ddp")):
+            self.assertLess(step(*other)[0], steps["inside"])
 
 
 class Beside(Case):

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "sim/io/write_explanation.h"
+#include "sim/predict/left_out.h"
 #include "sim/report/explanation_text.h"
 #include "sim/report/text.h"
 #include "sim/strategy/knobs.h"
@@ -31,18 +32,15 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
   if (std::string nccl = nccl_text(l.scenario.plan); !nccl.empty()) heading += "; " + nccl;
   heading += fmt::format("\nprofile {}: {}", l.profile.name,
                          report::basis_sentence(l.profile, l.workload));
-  std::string note = jitter_note(l.scenario);
-  if (!note.empty()) heading += "\n" + note;
+  std::vector<std::string> notes = predict::what_is_left_out(l.workload, l.scenario.plan);
+  if (std::string note = jitter_note(l.scenario); !note.empty()) notes.push_back(note);
+  if (!l.scenario.plan.bucket_cap_mb_list.empty())
+    notes.push_back(std::string("bucket_cap_mb_list is ") + strategy::kCapListWarning);
+  for (const std::string& note : notes) heading += "\n" + note;
   io::OrderedJson j = io::write_explanation(e);
   j["profile"] = l.profile.name;
   j["basis"] = report::basis_sentence(l.profile, l.workload);
-  j["notes"] = io::OrderedJson::array();
-  if (!note.empty()) j["notes"].push_back(note);
-  if (!l.scenario.plan.bucket_cap_mb_list.empty()) {
-    std::string list = std::string("bucket_cap_mb_list is ") + strategy::kCapListWarning;
-    heading += "\n" + list;
-    j["notes"].push_back(list);
-  }
+  j["notes"] = notes;
   write_answer(t, output,
                output.format == "json"
                    ? j.dump(1) + "\n"

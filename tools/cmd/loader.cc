@@ -1,11 +1,15 @@
 #include "tools/cmd/loader.h"
 
+#include <ostream>
+
 #include <fmt/format.h>
 
 #include "sim/predict/measured_step.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/systems.h"
 #include "sim/units/number.h"
+#include "sim/units/text.h"
+#include "tools/cmd/describe.h"
 #include "tools/cmd/documents.h"
 #include "tools/cmd/given_program.h"
 
@@ -185,12 +189,14 @@ Loader::Loader(const Terminal& t, const QuestionFlags& flags)
     : home_(home_of(t)),
       flags_(flags),
       scenario_({{"schema", "ddpsim.scenario/1"}}),
-      scenario_file_("command line") {
+      scenario_file_("command line"),
+      err_(t.err) {
   if (flags.profiles.size() > 1)
     throw InputError{
         "--profile",
         "one profile at a time: all devices of a cluster are of one kind; give it once"};
-  Settings{flags.sets};  // a bad one is blamed before a word that was meant to be its value
+  const Settings given(flags.sets);  // a bad one is blamed before a word that was its value
+  names_system_ = given.at(io::Target::Scenario, "/plan/system") != nullptr;
   flags_.program = shipped_scenario(home_, flags.program);
   if (flags.scenario.empty()) return;
   scenario_file_ = shipped_scenario(home_, flags.scenario);
@@ -345,14 +351,38 @@ struct Loader::Read {
   Place place() const { return {settings, flags, parsed, scenario.file}; }
 };
 
+// What the script behind a described workload gave its wrapper, as values of --set: it is part of
+// the question where no plan is named. Told once.
+std::vector<std::string> Loader::own_knobs(const QuestionFlags& flags) {
+  if (names_system_ || flags.workload.empty() || flags.described || !flags.plan.empty() ||
+      !flags.scenario.empty())
+    return {};
+  std::lock_guard guard(lock_);
+  auto [it, fresh] = own_knobs_.try_emplace(flags.workload);
+  if (!fresh) return it->second;
+  const Json document =
+      open_document(home_, "workloads", flags.workload, "workload", "--workload").document;
+  const Json::json_pointer plan("/source/plan");
+  if (!document.is_object() || !document.contains(plan) || !document.at(plan).is_object())
+    return {};
+  it->second = sets_of(document.at(plan));
+  if (!it->second.empty())
+    err_ << "ddpsim: " << printable(flags.workload) << ": knobs of its script's plan are taken: "
+         << printable(fmt::format("{}", fmt::join(it->second, ", "))) << " (--set changes them)\n";
+  return it->second;
+}
+
 Loader::Read Loader::read(const Choice& choice) {
-  Read out{flags_, Settings(flags_.sets), {scenario_, scenario_file_}, {}};
+  Read out{flags_, Settings({}), {scenario_, scenario_file_}, {}};
   QuestionFlags& flags = out.flags;
   if (!choice.workload.empty()) flags.workload = choice.workload;
   if (!choice.cluster.empty()) flags.cluster = choice.cluster;
   if (!choice.plan.empty()) flags.plan = choice.plan;
   if (!choice.profile.empty()) flags.profiles = {choice.profile};
   if (!choice.ranks.empty()) flags.ranks = choice.ranks;
+  std::vector<std::string> sets = own_knobs(flags);
+  sets.insert(sets.end(), flags.sets.begin(), flags.sets.end());
+  out.settings = Settings(sets);
   Json& document = out.scenario.document;
   if (!flags.plan.empty()) document["plan"] = read_plan_flag(flags.plan);
   if (!flags.ranks.empty()) document["ranks"] = parse_ranks(flags.ranks);

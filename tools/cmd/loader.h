@@ -2,6 +2,7 @@
 // made once. load() is one of them; a sweep is many, asked by several threads.
 #pragma once
 
+#include <iosfwd>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -77,6 +78,7 @@ class Loader {
   struct Place;
   struct Read;
   Read read(const Choice& choice);
+  std::vector<std::string> own_knobs(const QuestionFlags& flags);
   std::shared_ptr<const Asked> measured_work();
   void scale_to_measured(Read& read, Asked& out);
   std::shared_ptr<const WorkloadPart> workload(const Place& place, const std::string& name);
@@ -93,6 +95,9 @@ class Loader {
   std::string folder_;
   std::mutex lock_;
   std::map<std::string, std::shared_ptr<const WorkloadPart>> workloads_;
+  std::map<std::string, std::vector<std::string>> own_knobs_;  // by workload
+  bool names_system_ = false;                                  // --set does
+  std::ostream& err_;
   std::map<std::string, std::shared_ptr<const ProfilePart>> profiles_;
   std::map<std::pair<const WorkloadPart*, const ProfilePart*>, std::shared_ptr<predict::KnownTimes>>
       times_;  // of those above, which stay

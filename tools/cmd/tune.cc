@@ -5,6 +5,7 @@
 #include "sim/io/write_sharded_tuning.h"
 #include "sim/io/write_tuning.h"
 #include "sim/model/version.h"
+#include "sim/predict/left_out.h"
 #include "sim/report/sharded_text.h"
 #include "sim/report/text.h"
 #include "sim/report/tuning_text.h"
@@ -115,6 +116,12 @@ std::string jitter_of(const Scenario& s) {
                   : "";
 }
 
+std::vector<std::string> notes_of(const Loaded& l) {
+  std::vector<std::string> out = predict::what_is_left_out(l.workload, l.scenario.plan);
+  if (std::string note = jitter_of(l.scenario); !note.empty()) out.push_back(note);
+  return out;
+}
+
 report::TuningHeading heading(const Loaded& l) {
   report::TuningHeading h;
   const Plan& plan = l.scenario.plan;
@@ -128,7 +135,7 @@ report::TuningHeading heading(const Loaded& l) {
       fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile, l.workload));
   h.interval = report::interval_sentence(l.question());
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.question += ", " + nccl;
-  if (std::string note = jitter_of(l.scenario); !note.empty()) h.profile += "\n" + note;
+  for (const std::string& note : notes_of(l)) h.profile += "\n" + note;
   return h;
 }
 
@@ -203,6 +210,7 @@ void tune_sharded_command(Terminal& t, const TuneFlags& f, Loaded& l) {
     j["profile"] = l.profile.name;
     j["basis"] = report::basis_sentence(l.profile, l.workload);
     j["interval"] = heading(l).interval;
+    j["notes"] = notes_of(l);
     return j;
   };
   write_html(t, f.output, [&] {
@@ -264,8 +272,7 @@ void tune_command(Terminal& t, const TuneFlags& flags) {
     j["profile"] = l.profile.name;
     j["basis"] = report::basis_sentence(l.profile, l.workload);
     j["interval"] = heading(l).interval;
-    j["notes"] = io::OrderedJson::array();
-    if (std::string note = jitter_of(l.scenario); !note.empty()) j["notes"].push_back(note);
+    j["notes"] = notes_of(l);
     return j;
   };
   write_html(t, flags.output, [&] {
