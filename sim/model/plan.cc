@@ -41,6 +41,10 @@ const char* name_of(CommHook h) {
   return kNames[static_cast<std::size_t>(h)];
 }
 
+bool uses_no_sync(const Plan& plan) {
+  return plan.no_sync.value_or(plan.system != System::Fsdp && plan.system != System::Fsdp2);
+}
+
 bool goes_apart(const Plan& plan) {
   return plan.system == System::ParameterServer && !plan.parameter_server.synchronous;
 }

@@ -85,8 +85,7 @@ struct FsdpPlan {
   std::optional<DType>
       param_dtype;  // of MixedPrecision: weights as they are gathered; none = as they are
   std::optional<DType>
-      reduce_dtype;      // of MixedPrecision: gradients as they are reduced; none = param_dtype
-  bool no_sync = false;  // micro-steps but the last keep whole gradients
+      reduce_dtype;  // of MixedPrecision: gradients as they are reduced; none = param_dtype
   std::int64_t shard_degree = 0;  // ranks that shard together; 0 = all, of FSDP1's hybrid
                                   // strategies those of a host
   bool use_orig_params = false;   // of FSDP1: a unit may mix trainable and frozen parameters
@@ -174,7 +173,6 @@ struct MegatronPlan {
 
 // DistributedDataParallel's knobs that its buckets do not depend on.
 struct DdpPlan {
-  bool no_sync = true;  // around micro-steps but the last; false: each of them reduces
   std::int64_t matrix_approximation_rank = 1;  // of PowerSGDState (CommHook::PowerSgd)
   std::int64_t start_powerSGD_iter = 1000;
   std::optional<double> min_compression_rate;  // default 2
@@ -279,6 +277,8 @@ struct Plan {
   // sim/collective/open_mpi.h), as the backend is.
   std::map<std::string, std::string> environment;
   std::optional<bool> set_to_none;  // of zero_grad; default by version
+  std::optional<bool> no_sync;      // pytorch_ddp (default true), fsdp, fsdp2 (false): around
+                                // micro-steps but the last; false: each of them reduces
   // pytorch_ddp
   std::optional<double> bucket_cap_mb;            // MiB; none = left at its default
   std::int64_t first_bucket_bytes = 1024 * 1024;  // dist._DEFAULT_FIRST_BUCKET_BYTES
@@ -308,6 +308,8 @@ struct Plan {
 };
 
 Backend backend_of(const Plan& plan, DeviceKind device);
+// Whether micro-steps but the last reduce nothing.
+bool uses_no_sync(const Plan& plan);
 // Of c10d's process group, or of ddpsim's executor: collectives in flight together. MPI's is one.
 int worker_threads(const Plan& plan, Backend backend);
 // Of the plan's all-reduces. NCCL's rings, trees and the rest are chosen by price, not by the plan.

@@ -60,9 +60,9 @@ void try_plan(const Question& q, Attempts& a) {
   const Plan& plan = q.scenario.plan;
   if (a.options().program) {  // its schedule is what it is
   } else if (plan.system == System::PytorchDdp) {
-    if (plan.accumulation_steps > 1 && !plan.ddp.no_sync)
+    if (plan.accumulation_steps > 1 && !uses_no_sync(plan))
       a.plan("with no_sync() around micro-steps but the last", "--set no_sync=true",
-             [](Scenario& s) { s.plan.ddp.no_sync = true; });
+             [](Scenario& s) { s.plan.no_sync = true; });
     if (!plan.gradient_as_bucket_view)
       a.plan("gradient_as_bucket_view=True", "--set gradient_as_bucket_view=true",
              [](Scenario& s) { s.plan.gradient_as_bucket_view = true; });

@@ -116,7 +116,11 @@ void play_alone(Played& p, const Question& q, SimulationOptions so, int steady_s
     p.steps.push_back({StepKind::Steady, p.step});
     return;
   }
-  if (!coordinated) return count(p, counted(p.simulation));
+  if (!coordinated) {
+    // Three that have not settled are played again, as eight.
+    if (steady_steps == kMaxSteadySteps || settled(p.simulation)) count(p, counted(p.simulation));
+    return;
+  }
   count(p, mean_of_last(p.simulation, kCoordinatedCounted));
   if (!p.simulation.decided) return;
   p.prepared.undecided = std::move(p.prepared.program.steady);
@@ -156,7 +160,6 @@ void play_among_others(Played& p, const Question& q, Level level, const Simulati
 // Of a job alone whose answer is found without them: how long its first steps take.
 void add_first_steps(Played& p, const Question& q, Level level, const SimulationOptions& given,
                      const Options& options) {
-  if (!p.prepared.program.warmup.empty()) return;  // of a given Program: they were played
   const Prepared all = prepare(q, level, strategy::Steps::All, options);
   if (all.program.warmup.empty()) return;
   SimulationOptions so = given;
@@ -184,10 +187,12 @@ bool coordinated(const Question& q, const Options& options) {
 Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options) {
   Prepared r;
   r.times = step_times(options.times, q.workload, q.profile, level, gathered_in(q.scenario.plan));
-  if (options.program)
+  if (options.program) {
     r.program = *options.program;
-  else
+    if (steps == strategy::Steps::SteadyOnly) r.program.warmup.clear();
+  } else {
     r.program = lowered(q, r.times, steps, level);
+  }
   if (options.without) alter(*options.without, r.program, q.scenario.plan.system);
   if (q.scenario.input && !options.program) strategy::feed(r.program, batch_times(q, level));
   r.communicator = &options.known->get(q, r.program);

@@ -146,11 +146,11 @@ class DdpLowering {
   // Of a steady step: forward and backward that reduce.
   int passes() const {
     if (round_.batches > 0) return round_.batches;
-    return plan_.ddp.no_sync ? 1 : plan_.accumulation_steps;
+    return uses_no_sync(plan_) ? 1 : plan_.accumulation_steps;
   }
   // Of a pass, all but the last under no_sync().
   int micro_steps() const {
-    return round_.batches > 0 || !plan_.ddp.no_sync ? 1 : plan_.accumulation_steps;
+    return round_.batches > 0 || !uses_no_sync(plan_) ? 1 : plan_.accumulation_steps;
   }
 
   StepProgram step(StepKind kind, const std::vector<Life>& lives) {

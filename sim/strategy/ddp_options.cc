@@ -51,7 +51,7 @@ std::span<const OpWord> ddp_option_words() {
 bool plain_buckets(const Plan& plan) {
   return plan.comm_hook != CommHook::PowerSgd && !plan.ddp.optimizer_in_backward &&
          !plan.ddp.sync_batch_norm && !plan.ddp.skip_all_reduce_unused_params &&
-         plan.ddp.process_group_size == 0 && (plan.ddp.no_sync || plan.accumulation_steps == 1);
+         plan.ddp.process_group_size == 0 && (uses_no_sync(plan) || plan.accumulation_steps == 1);
 }
 
 std::vector<RankGroups> ddp_groups(const Plan& plan, int, int) {

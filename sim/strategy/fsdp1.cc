@@ -60,6 +60,7 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
     : w(timed.workload),
       plan(of),
       fsdp(of.fsdp),
+      no_sync(uses_no_sync(of)),
       types(unit_types(timed.workload, of.fsdp)),
       how(behaviour_of(of)),
       units(fsdp_units(w, of)),
@@ -203,7 +204,7 @@ class FsdpLowering {
   using Job = fsdp1::Job;
 
   void wait(Job::Stream stream, Job::Stream other) { now_.streams.wait(stream, other); }
-  bool syncs() const { return now_.last_micro || !job_.fsdp.no_sync; }
+  bool syncs() const { return now_.last_micro || !job_.no_sync; }
 
   // ---- forward
 

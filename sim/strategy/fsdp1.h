@@ -42,6 +42,7 @@ struct Job {
   const Workload& w;
   const Plan& plan;
   const FsdpPlan& fsdp;
+  const bool no_sync;
   const UnitTypes types;
   const Behaviour& how;
   const std::vector<Unit> units;

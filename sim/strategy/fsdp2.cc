@@ -31,6 +31,7 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
     : w(timed.workload),
       plan(of),
       fsdp(of.fsdp),
+      no_sync(uses_no_sync(of)),
       types(unit_types(timed.workload, of.fsdp)),
       units(fsdp_units(w, of)),
       groups(sharded_of(of, timed.ranks, timed.per_host)),
@@ -204,7 +205,7 @@ class Fsdp2Lowering {
 
   void after_backward(std::size_t u) {
     if (job_.empty(u)) return;
-    const bool syncs = now_.last_micro || !job_.fsdp.no_sync;
+    const bool syncs = now_.last_micro || !job_.no_sync;
     reduced_[u] = true;
     if (job_.trains(u)) gradients_.accumulate(u);
     weights_.free(u);

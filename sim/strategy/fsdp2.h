@@ -25,6 +25,7 @@ struct Job {
   const Workload& w;
   const Plan& plan;
   const FsdpPlan& fsdp;
+  const bool no_sync;
   const UnitTypes types;
   const std::vector<Unit> units;
   const Sharded groups;

@@ -212,7 +212,7 @@ Problem check_cpu_offload(const Plan& plan, int ranks) {
     return {"/plan/cpu_offload",
             "of no_shard is not modelled: PyTorch's own source says that its gradients came out "
             "wrong (_offload_grad); offload what shards"};
-  if (one && plan.accumulation_steps > 1 && !f.no_sync)
+  if (one && plan.accumulation_steps > 1 && !uses_no_sync(plan))
     return {"/plan/no_sync",
             "PyTorch \"does not support gradient accumulation outside no_sync() when using CPU "
             "offloading\": the optimizer would see the last micro-step's gradients alone (--set "

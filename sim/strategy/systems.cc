@@ -72,7 +72,7 @@ const SystemRecord kSystemRecords[] = {
      ddp_knobs(),
      lower_ddp,
      [](const Workload& w, const Plan& p) {
-       const int passes = p.ddp.no_sync ? 1 : p.accumulation_steps;
+       const int passes = uses_no_sync(p) ? 1 : p.accumulation_steps;
        return steady_buckets(w, p).size() * static_cast<std::size_t>(passes);
      },
      {{"gradient_as_bucket_view", "true"}, {"comm_hook", "bf16_compress"}},

@@ -14,7 +14,7 @@ std::vector<std::string> ask(const std::string& command, std::initializer_list<c
 
 TEST(HorovodCommand, AnswersInItsOwnWords) {
   expect_answer(ask("predict", {}), {"Horovod over nccl", "one rank without Horovod", "memory ",
-                                     "fused.0", "never executed"});
+                                     "fused.0", "over NCCL never"});
   expect_answer(ask("predict", {"--set", "HOROVOD_CYCLE_TIME=25", "--set", "compression=fp16"}),
                 {"HOROVOD_CYCLE_TIME=25, compression=fp16", "step 25 ms"});
   expect_answer(ask("explain", {}), {"all-reduce of bucket", "launches optimizer"});

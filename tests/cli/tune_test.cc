@@ -169,9 +169,9 @@ TEST(ExplainStep, PathIsGaplessAndEndsWithTheStep) {
 TEST(ExplainStep, NamesWhatDecides) {
   Outcome o = ddpsim(Args{"explain"} + kSlow);
   ASSERT_EQ(o.code, 0) << o.err;
-  for (const char* part : {"the copying for sockets decides", "backward until fc.weight",
-                           "all-reduces one after another", "gradient all-reduces are exposed",
-                           "bandwidth", "10 % faster"})
+  for (const char* part :
+       {"the copying for sockets decides", "backward until fc.weight",
+        "all-reduces one after another", "collectives are exposed", "bandwidth", "10 % faster"})
     EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
   EXPECT_EQ(ddpsim(Args{"explain"} + kSlow + Args{"--format", "md"}).code, 0);
 }

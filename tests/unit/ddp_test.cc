@@ -248,7 +248,7 @@ TEST(Accumulation, WithoutNoSyncReducesInEachMicroStep) {
   w.buffers = {{"running_mean", {16}, DType::Float32}};
   Plan p;
   p.accumulation_steps = 2;
-  p.ddp.no_sync = false;
+  p.no_sync = false;
   Listing l(w, p);
   EXPECT_EQ(l.names(), (Names{"micro0/flatten/buffers.0",
                               "micro0/broadcast/buffers.0",
@@ -305,7 +305,7 @@ TEST(Accumulation, WithoutNoSyncReducesInEachMicroStep) {
 TEST(Accumulation, OfOneMicroStepIsTheSameWithAndWithoutNoSync) {
   Plan p;
   const Names with = Listing(three(DeviceKind::Gpu), p).names();
-  p.ddp.no_sync = false;
+  p.no_sync = false;
   EXPECT_EQ(Listing(three(DeviceKind::Gpu), p).names(), with);
 }
 

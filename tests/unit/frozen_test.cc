@@ -284,7 +284,7 @@ TEST(Frozen, MemoryComesAndGoes) {
           FrozenJob job(frozen(is_frozen), system);
           Plan& plan = job.s.plan;
           plan.accumulation_steps = micro_steps;
-          plan.fsdp.no_sync = no_sync;
+          plan.no_sync = no_sync;
           plan.fsdp.use_orig_params = system == System::Fsdp;
           plan.zero.stage = 3;
           const Program p = job.program();

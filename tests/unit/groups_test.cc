@@ -231,7 +231,7 @@ TEST(Fsdp2, AMicroStepWithoutSynchronisationReducesNothing) {
   Plan plan = fsdp2();
   plan.accumulation_steps = 3;
   const std::int64_t each = Listing(plan, 8).bytes(Operation::ReduceScatter);
-  plan.fsdp.no_sync = true;
+  plan.no_sync = true;
   EXPECT_EQ(3 * Listing(plan, 8).bytes(Operation::ReduceScatter), each);
 }
 

@@ -45,7 +45,7 @@ TEST(Memory, ComesAndGoes) {
         for (bool no_sync : {false, true}) {
           Job job(model, system);
           job.s.plan.accumulation_steps = micro_steps;
-          job.s.plan.fsdp.no_sync = no_sync;
+          job.s.plan.no_sync = no_sync;
           Program p = job.program();
           EXPECT_TRUE(p.activations_known);
           Held held = p.resident;

@@ -185,7 +185,7 @@ report::Heading heading_of_plan(const Loaded& l, const io::Home& home) {
     h.plan += fmt::format(", a step of this answer is a round of {}", plan.accumulation_steps);
   else if (plan.accumulation_steps > 1)
     h.plan += fmt::format(", {} accumulation steps{}", plan.accumulation_steps,
-                          plan.system == System::PytorchDdp && !plan.ddp.no_sync
+                          plan.system == System::PytorchDdp && !uses_no_sync(plan)
                               ? ", each of which reduces (no_sync=false)"
                               : "");
   h.captured = l.workload.basis == Basis::Captured;
