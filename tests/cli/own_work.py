@@ -313,7 +313,8 @@ class NoSync(Case):
         self.answer(
             "describe", "--script", "script.py", "--ranks", "16", "-o", "mine.json", "--", "plain"
         )
-        question = ("--workload", "mine.json", "--cluster", "gpu-ethernet-10g", "--ranks", "16")
+        question = ("--workload", "mine.json", "--cluster", "gpu-ethernet-10g", "--ranks", "16",
+                    "--set", "cluster.hosts=16")  # fmt: skip
 
         def step(*more):
             done = self.answer("predict", *question, "--format", "json", *more)
