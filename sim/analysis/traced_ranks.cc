@@ -323,7 +323,8 @@ std::vector<NotCounted> not_counted(const TracedRanks& job, std::size_t of) {
   // Without DistributedDataParallel: all-reduces of as many elements as the gradients have.
   const bool by_hand = !step.wrapped && reduced > 0 && reduced == gradient_elements(r, step);
   std::vector<OtherCollectives> others;
-  for (auto [c, took] : mine) {
+  for (const auto& [collective, took] : mine) {
+    const TracedCollective* const c = collective;
     const bool of_plan = c->name.starts_with("allreduce/bucket.") ||
                          c->name.starts_with("broadcast/buffers.") ||
                          (by_hand && c->place != "forward" && adds_floats(c->message));
