@@ -278,7 +278,7 @@ struct Plan {
   std::map<std::string, std::string> environment;
   std::optional<bool> set_to_none;  // of zero_grad; default by version
   std::optional<bool> no_sync;      // pytorch_ddp (default true), fsdp, fsdp2 (false): around
-                                // micro-steps but the last; false: each of them reduces
+                                    // micro-steps but the last; false: each of them reduces
   // pytorch_ddp
   std::optional<double> bucket_cap_mb;            // MiB; none = left at its default
   std::int64_t first_bucket_bytes = 1024 * 1024;  // dist._DEFAULT_FIRST_BUCKET_BYTES
