@@ -325,7 +325,9 @@ class NoSync(Case):
         self.assertIn("accumulation_steps=8, no_sync=false", said)
         self.assertEqual(step("--set", "no_sync=true")[0], steps["inside"])
         for other in (("--plan", "pytorch_ddp"), ("--set", "plan.system=pytorch_ddp")):
-            self.assertLess(step(*other)[0], steps["inside"])
+            alone, said = step(*other)
+            self.assertLess(alone, steps["inside"])
+            self.assertIn("left out, since another plan is named: accumulation_steps=8", said)
 
 
 class Beside(Case):

@@ -352,24 +352,25 @@ struct Loader::Read {
 };
 
 // What the script behind a described workload gave its wrapper, as values of --set: it is part of
-// the question where no plan is named. Told once.
+// the question where no plan is named. Told once, taken or not.
 std::vector<std::string> Loader::own_knobs(const QuestionFlags& flags) {
-  if (names_system_ || flags.workload.empty() || flags.described || !flags.plan.empty() ||
-      !flags.scenario.empty())
-    return {};
+  if (flags.workload.empty() || flags.described || !flags.scenario.empty()) return {};
+  const bool taken = flags.plan.empty() && !names_system_;
   std::lock_guard guard(lock_);
   auto [it, fresh] = own_knobs_.try_emplace(flags.workload);
-  if (!fresh) return it->second;
-  const Json document =
-      open_document(home_, "workloads", flags.workload, "workload", "--workload").document;
-  const Json::json_pointer plan("/source/plan");
-  if (!document.is_object() || !document.contains(plan) || !document.at(plan).is_object())
-    return {};
-  it->second = sets_of(document.at(plan));
-  if (!it->second.empty())
-    err_ << "ddpsim: " << printable(flags.workload) << ": knobs of its script's plan are taken: "
-         << printable(fmt::format("{}", fmt::join(it->second, ", "))) << " (--set changes them)\n";
-  return it->second;
+  if (fresh) {
+    const Json document =
+        open_document(home_, "workloads", flags.workload, "workload", "--workload").document;
+    const Json::json_pointer plan("/source/plan");
+    if (document.is_object() && document.contains(plan) && document.at(plan).is_object())
+      it->second = sets_of(document.at(plan));
+    if (!it->second.empty())
+      err_ << "ddpsim: " << printable(flags.workload) << ": knobs of its script's plan are "
+           << (taken ? "taken: " : "left out, since another plan is named: ")
+           << printable(fmt::format("{}", fmt::join(it->second, ", ")))
+           << (taken ? " (--set changes them)\n" : "\n");
+  }
+  return taken ? it->second : std::vector<std::string>{};
 }
 
 Loader::Read Loader::read(const Choice& choice) {
