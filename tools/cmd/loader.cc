@@ -10,7 +10,6 @@
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 #include "tools/cmd/describe.h"
-#include "tools/cmd/documents.h"
 #include "tools/cmd/given_program.h"
 
 namespace ddpsim::cli {
@@ -233,9 +232,8 @@ std::shared_ptr<const WorkloadPart> Loader::workload(const Place& place,
   std::lock_guard guard(lock_);
   if (auto it = workloads_.find(key); it != workloads_.end()) return it->second;
   auto out = std::make_shared<WorkloadPart>();
-  const auto& described = place.flags.described;
-  Named w = own && described ? Named{*described, flag}
-                             : place.open(home_, folder_, "workload", "workloads", flag, in_file);
+  Named w = flag.empty() ? place.open(home_, folder_, "workload", "workloads", flag, in_file)
+                         : opened(place.flags);
   out->name = flag.empty() ? in_file : flag;
   if (own) {
     bool captured = w.document.is_object() && w.document.value("basis", Json()) == "captured";
@@ -351,26 +349,37 @@ struct Loader::Read {
   Place place() const { return {settings, flags, parsed, scenario.file}; }
 };
 
+// REQUIRES: lock_ is held.
+const Named& Loader::opened(const QuestionFlags& flags) {
+  auto it = opened_.find(flags.workload);
+  if (it == opened_.end())
+    it = opened_
+             .emplace(flags.workload, flags.described
+                                          ? Named{*flags.described, flags.workload}
+                                          : open_document(home_, "workloads", flags.workload,
+                                                          "workload", "--workload"))
+             .first;
+  return it->second;
+}
+
 // What the script behind a described workload gave its wrapper, as values of --set: it is part of
 // the question where no plan is named. Told once, taken or not.
 std::vector<std::string> Loader::own_knobs(const QuestionFlags& flags) {
-  if (flags.workload.empty() || flags.described || !flags.scenario.empty()) return {};
+  if (flags.workload.empty() || !flags.scenario.empty()) return {};
   const bool taken = flags.plan.empty() && !names_system_;
   std::lock_guard guard(lock_);
-  auto [it, fresh] = own_knobs_.try_emplace(flags.workload);
-  if (fresh) {
-    const Json document =
-        open_document(home_, "workloads", flags.workload, "workload", "--workload").document;
-    const Json::json_pointer plan("/source/plan");
-    if (document.is_object() && document.contains(plan) && document.at(plan).is_object())
-      it->second = sets_of(document.at(plan));
-    if (!it->second.empty())
-      err_ << "ddpsim: " << printable(flags.workload) << ": knobs of its script's plan are "
-           << (taken ? "taken: " : "left out, since another plan is named: ")
-           << printable(fmt::format("{}", fmt::join(it->second, ", ")))
-           << (taken ? " (--set changes them)\n" : "\n");
-  }
-  return taken ? it->second : std::vector<std::string>{};
+  const bool fresh = !opened_.contains(flags.workload);
+  const Json& document = opened(flags).document;
+  const Json::json_pointer plan("/source/plan");
+  if (!document.is_object() || !document.contains(plan) || !document.at(plan).is_object())
+    return {};
+  std::vector<std::string> knobs = sets_of(document.at(plan));
+  if (fresh && !knobs.empty())
+    err_ << "ddpsim: " << printable(flags.workload) << ": knobs of its script's plan are "
+         << (taken ? "taken: " : "left out, since another plan is named: ")
+         << printable(fmt::format("{}", fmt::join(knobs, ", ")))
+         << (taken ? " (--set changes them)\n" : "\n");
+  return taken ? knobs : std::vector<std::string>{};
 }
 
 Loader::Read Loader::read(const Choice& choice) {

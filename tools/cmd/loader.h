@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "sim/predict/known_times.h"
+#include "tools/cmd/documents.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -78,6 +79,7 @@ class Loader {
   struct Place;
   struct Read;
   Read read(const Choice& choice);
+  const Named& opened(const QuestionFlags& flags);
   std::vector<std::string> own_knobs(const QuestionFlags& flags);
   std::shared_ptr<const Asked> measured_work();
   void scale_to_measured(Read& read, Asked& out);
@@ -95,8 +97,8 @@ class Loader {
   std::string folder_;
   std::mutex lock_;
   std::map<std::string, std::shared_ptr<const WorkloadPart>> workloads_;
-  std::map<std::string, std::vector<std::string>> own_knobs_;  // by workload
-  bool names_system_ = false;                                  // --set does
+  std::map<std::string, Named> opened_;  // of --workload, by name
+  bool names_system_ = false;            // --set does
   std::ostream& err_;
   std::map<std::string, std::shared_ptr<const ProfilePart>> profiles_;
   std::map<std::pair<const WorkloadPart*, const ProfilePart*>, std::shared_ptr<predict::KnownTimes>>

@@ -316,8 +316,7 @@ int ranks_of_script(Terminal& t, QuestionFlags& q) {
   return ranks;
 }
 
-// The workload is what the script trains; what it gave its wrapper goes before the --set lines, so
-// that those win.
+// The workload is what the script trains; the loader takes what it gave its wrapper.
 void describe_script(Terminal& t, PredictFlags& flags) {
   QuestionFlags& q = flags.question;
   flags.described.ranks = std::to_string(ranks_of_script(t, q));
@@ -325,15 +324,6 @@ void describe_script(Terminal& t, PredictFlags& flags) {
   q.workload = flags.described.script;
   q.described = io::parse_json(found.workload, q.workload);
   tell(t, q.workload, found.says);
-  std::vector<std::string> knobs = sets_of(found.plan);
-  if (knobs.empty()) return;
-  const std::string list = fmt::format("{}", fmt::join(knobs, ", "));
-  if (!q.plan.empty()) {
-    tell(t, q.workload, {"its own knobs are left out, since --plan is given: " + list});
-    return;
-  }
-  tell(t, q.workload, {"knobs of the plan that it says: " + list});
-  q.sets.insert(q.sets.begin(), knobs.begin(), knobs.end());
 }
 
 void predict_command(Terminal& t, PredictFlags flags) {
