@@ -171,7 +171,7 @@ TEST(NcclPrices, NvlsTakesItsSwitchsLatencyOnce) {
   auto grows = [&](int hosts) {
     Cluster c = test::cluster("dgx-h100");
     c.hosts = hosts;
-    c.collnet = hosts > 1;  // without it, NCCL has no NVLS between hosts
+    c.nccl.collnet = hosts > 1;  // without it, NCCL has no NVLS between hosts
     topology::Fabric f(c);
     nccl::Group g = nccl::make_group(f, first(8 * hosts), {}, 90);
     nccl::Choice choice = nccl::complete(g.system, {}, Operation::AllReduce, nccl::Algorithm::Nvls,
