@@ -80,6 +80,14 @@ TEST(HorovodFusion, PaddingOfTheLastTensorCounts) {
   EXPECT_EQ(decided(c), (Sets{{0, 1}, {2}}));
 }
 
+// 928 bytes and six times 16 fill the threshold; six times 9 would not.
+TEST(HorovodFusion, PaddingAddsUp) {
+  Coordination c = of({928, 9, 9, 9, 9, 9, 9, 9});
+  c.padding = 16;
+  c.threshold = 1024;
+  EXPECT_EQ(decided(c), (Sets{{0, 1, 2, 3, 4, 5, 6}, {7}}));
+}
+
 TEST(HorovodFusion, TypesDoNotMix) {
   Coordination c = of({4, 8, 16});
   c.tensors[1].dtype = DType::Float16;

@@ -445,6 +445,7 @@ TEST(FitOfOperators, SeesNothingOfHeldOutShapesAndTheSpreadDoes) {
   KernelCosts k = costs();
   ddpsim::Run run = planted(k);
   ddpsim::Run other = planted(k, 2);
+  ddpsim::Run quick = planted(k, 0.5);
   calib::OperatorFit a = calib::fit_operators(100, {&run});
   calib::OperatorFit b = calib::fit_operators(100, {&other});
   auto all_but_spreads = [](KernelCosts c) {
@@ -458,6 +459,7 @@ TEST(FitOfOperators, SeesNothingOfHeldOutShapesAndTheSpreadDoes) {
   };
   EXPECT_EQ(a.costs.attention.size(), 2u);
   EXPECT_EQ(all_but_spreads(a.costs), all_but_spreads(b.costs));
+  EXPECT_EQ(all_but_spreads(a.costs), all_but_spreads(calib::fit_operators(100, {&quick}).costs));
   EXPECT_LT(a.costs.products[0].spread.slow, 1.1);
   EXPECT_NEAR(b.costs.products[0].spread.slow, 2, 0.1);
   // A shape is left out in every pass and precision.
