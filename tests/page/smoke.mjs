@@ -270,7 +270,7 @@ const tooltip = async (page, chart, point) => {
   return page
     .locator(`[data-chart="${chart}"] .tip`)
     .first()
-    .textContent({ timeout: 2000 })
+    .textContent({ timeout: 20000 })
     .catch(() => "");
 };
 
@@ -352,7 +352,7 @@ const cases = {
         await page
           .locator('[data-chart="timeline"] .tip')
           .first()
-          .textContent({ timeout: 2000 })
+          .textContent({ timeout: 20000 })
           .catch(() => "")
       ).includes("begin"),
       "predict: n shows no operation",
