@@ -227,7 +227,7 @@ TEST(XmlText, IsCountedBeforeItIsParsed) {
   for (int i = 0; i < 2'200'000; ++i) attributes += "a=\"\" ";
   for (const std::string& text : {nodes + "</system>", attributes + "/>"}) {
     try {
-      io::XmlFile(text, "f", "system");
+      const io::XmlFile whole(text, "f", "system");
       ADD_FAILURE();
     } catch (const InputError& e) {
       EXPECT_NE(e.what.find("more than"), std::string::npos) << e.what;
