@@ -110,8 +110,7 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
       double last = g.per_rank * (c.ranks() - 1) % 2 == 0
                         ? 2 * wire
                         : wire;  // the last pair, or the odd one, is not followed by a gap
-      auto whole_pairs = (g.segments - g.per_rank - 1) / 2;
-      auto pairs = static_cast<double>(whole_pairs);
+      double pairs = static_cast<double>((g.segments - g.per_rank - 1) / 2);
       phase.max_rate = phase.work / (pairs * pair + last);
     }
     // One worker sums one segment after the other.

@@ -345,7 +345,6 @@ Choice complete(const System& s, const Table& table, const Settings& set, Operat
       a == Algorithm::Tree) {
     double depth = s.per_node() - 1 + levels;
     for (auto [times, least] : {std::pair{8, 128 * kKiB}, {4, 64 * kKiB}, {1, 32 * kKiB}})
-      // NOLINTNEXTLINE(bugprone-integer-division): as NCCL divides
       while (static_cast<double>(bytes / (static_cast<std::int64_t>(channels) * c.chunk)) <
                  times * depth &&
              c.chunk > least)
@@ -356,7 +355,6 @@ Choice complete(const System& s, const Table& table, const Settings& set, Operat
     std::int64_t chunk = c.chunk;
     double shape = 1 + levels + 0.1 * s.per_node();
     auto shrink = [&](double times, std::int64_t least) {
-      // NOLINTNEXTLINE(bugprone-integer-division)
       while (static_cast<double>(bytes / (static_cast<std::int64_t>(channels) * chunk)) <
                  times * shape / s.per_node() &&
              chunk > least)
