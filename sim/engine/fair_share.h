@@ -51,11 +51,11 @@ struct ShareProblem {
   void clear() { flows.clear(), demands.clear(), capacity.clear(); }
   void solve() {
     rates.resize(flows.size());
-    fair_share(flows, demands, capacity, rates, scratch);
+    fair_share(flows, demands, capacity, rates, scratch_);
   }
 
  private:
-  ShareScratch scratch;
+  ShareScratch scratch_;
 };
 
 }  // namespace ddpsim::engine

@@ -315,7 +315,7 @@ Courses play_many(const Job& job, std::uint64_t seed, int count) {
   out.goodput = out.share[static_cast<std::size_t>(Spent::Useful)];
   std::sort(seen.begin(), seen.end());
   const auto at = [&](double q) {
-    return seen[static_cast<std::size_t>(q * static_cast<double>(seen.size() - 1) + 0.5)];
+    return seen[static_cast<std::size_t>(std::lround(q * static_cast<double>(seen.size() - 1)))];
   };
   out.low = at(0.1);
   out.high = at(0.9);

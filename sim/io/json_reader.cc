@@ -44,7 +44,7 @@ std::string join(const std::vector<const char*>& words) {
   return out;
 }
 
-std::string escape(std::string key) {
+std::string escape(const std::string& key) {
   std::string out;
   for (char c : printable(key.substr(0, 60)))
     out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);

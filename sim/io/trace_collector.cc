@@ -18,7 +18,7 @@ bool starts(const std::string& name, const char* with) {
 }
 
 // "nccl:all_reduce", "gloo:allreduce", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)"
-std::optional<Operation> operation_in(std::string name) {
+std::optional<Operation> operation_in(const std::string& name) {
   std::string letters;
   for (char c : name) {
     if (c == '(') break;

@@ -267,7 +267,7 @@ def refusals(ask, folder):
     for content in (b"", b"{\"schema\": 1}", b"\xff" * 64, bytes(64), b"\x02\x0a\xff"):
         at.write_bytes(content)
         done = ask.run("import", "chakra", at)
-        check(done.returncode == 2, f"{content}: {done.returncode}, {done.stderr}")
+        check(done.returncode == 2, f"{content!r}: {done.returncode}, {done.stderr}")
     ask.refused("--out", "export", "chakra", *SCENARIOS["ddp"])
 
 

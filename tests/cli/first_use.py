@@ -508,7 +508,7 @@ class Terminals(Case):
             text=True,
             cwd=ROOT,
         )
-        for _ in range(200):
+        for _ in range(1200):
             if out.exists() and out.stat().st_size > 1000:
                 break
             time.sleep(0.05)

@@ -1,6 +1,4 @@
 // ddpsim goodput, ddpsim epoch.
-#include <chrono>
-
 #include <gtest/gtest.h>
 
 #include "tests/support/support.h"
@@ -46,11 +44,11 @@ TEST(Goodput, OfLlama3IsAboveNineTenthsAsPublished) {
 }
 
 TEST(Goodput, AskedAboutAHundredThousandGpusAnswersAtOnce) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = cpu_seconds();
   const io::Json j = json_of({"goodput", "--step", "10s", "--ranks", "100000", "--mtbf-per-gpu",
                               "50000h", "--checkpoint-size", "1TB", "--checkpoint-layout",
                               "sharded", "--storage", "200GB/s"});
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));  // measured 0.2
+  EXPECT_LT(cpu_seconds() - begin, 5);  // measured 0.2
   EXPECT_GT(j["failures"].get<double>(), 1400);
 }
 

@@ -1,6 +1,5 @@
 // Some hundreds of hostile inputs, by family: numbers that are none, files that are something else,
 // Runs with one wrong value. Each is refused with exit code 2 and one sentence, and soon.
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -23,9 +22,9 @@ const Args kCpu{"--workload", "mlp784-50-10-cpu", "--cluster", "ethernet-10g"};
 void expect_refused(const Args& args) {
   std::string line;
   for (const std::string& a : args) line += " " + a.substr(0, 80);
-  auto from = std::chrono::steady_clock::now();
+  const double from = cpu_seconds();
   Outcome o = ddpsim(args);
-  EXPECT_LT(std::chrono::steady_clock::now() - from, std::chrono::seconds(10)) << line;
+  EXPECT_LT(cpu_seconds() - from, 10) << line;
   EXPECT_EQ(o.code, 2) << line << "\n" << o.err << o.out.substr(0, 300);
   EXPECT_EQ(o.out, "") << line;
   EXPECT_TRUE(o.err.starts_with("ddpsim: ")) << line << "\n" << o.err;
@@ -276,9 +275,9 @@ TEST_F(HostileFiles, Runs) {
 // Large, and none of it quadratic.
 TEST_F(HostileFiles, Large) {
   auto soon = [&](const Args& args, int code) {
-    auto from = std::chrono::steady_clock::now();
+    const double from = cpu_seconds();
     Outcome o = ddpsim(args);
-    EXPECT_LT(std::chrono::steady_clock::now() - from, std::chrono::seconds(20)) << args.back();
+    EXPECT_LT(cpu_seconds() - from, 20) << args.back();
     EXPECT_EQ(o.code, code) << args.back() << o.err.substr(0, 300);
   };
   std::string log =

@@ -148,11 +148,11 @@ def printed(name, text):
             begun = line[:-1].strip()
         elif PROGRAM.match(line):
             out.append(Command(name, number, without_comment(line), True))
-    prose = "\n".join(prose)
-    for m in re.finditer(r"(?<!`)`([^`]+)`(?!`)", prose):
+    text = "\n".join(prose)
+    for m in re.finditer(r"(?<!`)`([^`]+)`(?!`)", text):
         said = re.sub(r"\s+", " ", m.group(1))
         if PROGRAM.match(said) and " " in said:
-            number = prose.count("\n", 0, m.start()) + 1
+            number = text.count("\n", 0, m.start()) + 1
             out.append(Command(name, number, said, whole(said)))
     return sorted(out, key=lambda c: c.line)
 

@@ -189,7 +189,7 @@ def names(ddpsim, folder):
     ]:
         done = subprocess.run(args, capture_output=True, timeout=60)
         check(done.returncode == 2 and b"UTF-8" in done.stderr, f"{args}: {done}")
-        check(done.stderr.decode() and b"\x1b" not in done.stderr, f"{args}: {done.stderr}")
+        check(done.stderr.decode() and b"\x1b" not in done.stderr, f"{args}: {done.stderr!r}")
     (runs / os.fsdecode(b"caf\xe9.json")).write_text("{}")
     done = subprocess.run(
         [ddpsim, "validate", "--runs", str(runs)], capture_output=True, timeout=60

@@ -6,6 +6,7 @@ else (-c, -m) is run by the interpreter itself.
   with warm_python.folder() as path: put it first in PATH
 """
 import contextlib
+import importlib
 import json
 import os
 import runpy
@@ -70,7 +71,7 @@ def run(argv, folder, env, streams):
 
 
 def serve(path):
-    import torch  # noqa: F401
+    importlib.import_module("torch")
 
     door = socket.socket(socket.AF_UNIX)
     door.bind(path)
@@ -86,7 +87,7 @@ def serve(path):
         if child == 0:
             door.close()
             caller.close()
-            run(*json.loads(asked), streams)
+            run(*json.loads(asked), streams=streams)
         for stream in streams:
             os.close(stream)
 

@@ -27,16 +27,20 @@ LISTED = {
     "chromium": "chromium",
     "clang": "clang clang++",
     "clang-format": "clang-format",
+    "clang-tidy": "clang-tidy",
     "cmake": "cmake ctest",
     "g++": "c++ g++",
     "git": "git",
     "graphviz": "dot",
     "iproute2": "ip tc",
+    "mypy": "mypy",
     "ninja-build": "ninja",
     "nodejs": "node",
     "npm": "npm",
     "openmpi-bin": "mpirun",
+    "pyflakes3": "pyflakes3",
     "python3": "python3",
+    "shellcheck": "shellcheck",
 }
 # What every Debian has: packages that are essential, apt, and those of priority "required".
 MINIMAL = {
@@ -548,7 +552,7 @@ PLANTED = {
     "a.cmake": ("execute_process(COMMAND tcpdump -v)\n", "find_program(X tcpdump)\n"),
     "a.cc": ("void f() {\n  ::execvp(a[0], a);\n}\n", "int f() { return std::system(tcpdump); }\n"),
 }
-QUIET = {  # no program is called here
+QUIET: dict = {  # no program is called here
     "a.py": "import json\nx = ['tcpdump']\nsubprocess.run([DDPSIM, 'tcpdump'])\n",
     "a": "# tcpdump\nx='tcpdump'\necho tcpdump\ncat <<END\ntcpdump\nEND\ny=(tcpdump)\n"
     "case $1 in\n  tcpdump) : ;;\nesac\nfor tcpdump in 1; do :; done\n"

@@ -148,6 +148,20 @@ KEPT_OUT = (
 )
 
 
+# Two suites on one machine meet in what has a fixed name.
+FIXED = re.compile(r"""["'=( ]/(?:tmp|var/tmp|dev/shm)\b|(?:127\.0\.0\.1|localhost):[1-9]""")
+FOLDER = re.compile(r"(?:TempDir|temp_directory_path)\(\)[^;]*;")
+
+
+def fixed_names(name, text):
+    """Numbers of a test's lines that name a place which another run of the tests names, too."""
+    if not name.startswith("tests/") or not name.endswith((".cc", ".h", ".py", ".mjs")):
+        return
+    for found in (*FIXED.finditer(text), *FOLDER.finditer(text)):
+        if "getpid" not in found.group(0):
+            yield text.count("\n", 0, found.start()) + 1
+
+
 def check(root):
     """(violations, number of text files)."""
     bad, count = [], 0
@@ -164,6 +178,10 @@ def check(root):
                 if match:
                     bad.append(f"{name}:{number}: " + sentence.format(match.group(0)))
         bad += [f"{name}:{n}: is wider than {WIDTH} columns" for n in wide_lines(name, text)]
+        bad += [
+            f"{name}:{n}: a fixed path or port; take one of this run's own"
+            for n in fixed_names(name, text)
+        ]
         executable = os.access(root / name, os.X_OK) and (root / name).stat().st_mode & 0o111
         if is_script(name, text):
             if not executable:
@@ -198,6 +216,7 @@ CLEAN = {
     "sim/a.md": f"| {'x' * 101} |\n```\n{'y ' * 60}\n```\n    {'z ' * 60}\n",
     "reports/a.md": "w " * 60,
     ".ci/run": "#!/bin/sh\n",
+    "tests/a.cc": "f(testing::TempDir() +\n  std::to_string(::getpid()));\n",
 }
 # name -> (path, text, executable, what the message must say)
 BROKEN = {
@@ -229,6 +248,9 @@ BROKEN = {
     "wide Python": ("x/a.py", "#" + "é" * 100, False, "is wider"),
     "wide shell": ("x/go", "#!/usr/bin/env bash\n  #" + "é" * 98, True, "go:2: is wider"),
     "wide prose": ("x/a.md", "```\n```\n" + "w " * 60, False, "a.md:3: is wider"),
+    "fixed path": ("tests/a.py", "x\nopen('/t" + "mp/x')\n", False, "a.py:2: a fixed"),
+    "fixed port": ("tests/a.py", '"tcp://localhost' + ':29500"', False, "a fixed path or port"),
+    "fixed folder": ("tests/a.cc", "f(TempDir" + '() + "x");', False, "a fixed path or port"),
     "executable data": ("x/a.json", "{}\n", True, "no script"),
 }
 

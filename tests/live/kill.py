@@ -48,11 +48,11 @@ def killed(pid):
 
 
 def left_over(mark):
-    """Which processes are left half a second after their job has ended, and nobody ends."""
+    """Which processes are left two seconds after their job has ended, and nobody ends."""
     ended = time.time()
     while left := processes(mark):
         lasted = time.time() - ended
-        if lasted > 5 or lasted > 0.5 and not all(map(killed, left)):
+        if lasted > 20 or lasted > 2 and not all(map(killed, left)):
             return left
         time.sleep(0.01)
     return []
@@ -126,7 +126,7 @@ def main():
                     os.killpg(child.pid, signal.SIGINT)
             except ProcessLookupError:
                 pass
-            child.wait(timeout=30)
+            child.wait(timeout=60)
             if left := left_over(mark):
                 sys.exit(f"kill {k} ({how}): processes {left} are left")
         return lasted, ""
@@ -157,15 +157,18 @@ def main():
         for f in files:
             subprocess.run(["gzip", "-t", f], check=True)
         assert complete <= {Path(f).name for f in files}
-    if extra := links() - before_links:
-        sys.exit(f"network devices {extra} are left")
-    for _ in range(100):  # others may come and go; ours would stay
-        extra = namespaces() - before_namespaces
-        if not extra:
-            break
-        time.sleep(0.05)
-    else:
-        sys.exit(f"network namespaces {extra} are left")
+    for what, now, before in (
+        ("devices", links, before_links),
+        ("namespaces", namespaces, before_namespaces),
+    ):
+        extra = now() - before
+        for _ in range(400):  # those of others come and go; ours would stay
+            if not extra:
+                break
+            time.sleep(0.05)
+            extra &= now()
+        if extra:
+            sys.exit(f"network {what} {extra} are left")
     more = why or f"{a.times // 3} of one over MPI"
     print(f"{a.times} kills of a run of {lasted:.1f} s, {more}: nothing is left")
     return 0

@@ -54,7 +54,9 @@ def main():
             fail(done.stderr)
         wanted = pathlib.Path(whole).read_bytes()
         partial = 0
-        for k in range(20):
+        for k in range(100):
+            if k >= 20 and partial >= 5:  # a busy machine may have finished most of the first
+                break
             out = f"{folder}/k{k}.csv"
             child = subprocess.Popen(
                 [ddpsim, *SWEEP, "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -72,8 +74,8 @@ def main():
             if pathlib.Path(out).read_bytes() != wanted:
                 fail(f"resumed after {len(left)} bytes: another file than an uninterrupted one")
         if partial < 5:
-            fail(f"only {partial} of 20 kills met a half-written file: the check shows nothing")
-        print(f"20 kills, {partial} in the middle of the file: resumed to the same bytes")
+            fail(f"only {partial} of 100 kills met a half-written file: the check shows nothing")
+        print(f"{k} kills, {partial} in the middle of the file: resumed to the same bytes")
 
         module = os.path.join(os.path.dirname(ddpsim), "ddpsim_mpi.so")
         if shutil.which("mpirun") and os.path.exists(module):

@@ -125,7 +125,7 @@ def program(ddpsim, s):
 
 
 def lowered(step, arrival):
-    out, tensors = [], set()
+    out = []
     for o in step["ops"]:
         name = o["op"].split("/", 1)[1] if o["op"].startswith("micro") else o["op"]
         word, _, of = name.partition("/")

@@ -35,6 +35,7 @@ qgZ with error feedback (LoCo), sparse gradients, parameters without a gradient,
 import dataclasses
 import json
 import sys
+import types
 
 SIZE = {"int8": 1, "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "uint8": 1}
 DTYPE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -200,7 +201,7 @@ class Device:
         )
 
 
-class Question:
+class Question(types.SimpleNamespace):
     def __init__(self, said):
         for knob in said:
             if knob not in KNOBS and knob not in OTHERS:
@@ -254,6 +255,10 @@ class Question:
 
 class Rank:
     """What the engine does for all stages."""
+
+    run_backward: object  # these three are of each stage
+    after_backward: object
+    optimizer_step: object
 
     def __init__(self, said):
         self.q = Question(said)

@@ -27,6 +27,7 @@ CPUOffload(offload_params=True), NO_SHARD and clipping.
 """
 import json
 import sys
+import types
 
 SIZE = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4}
 
@@ -260,7 +261,7 @@ class Unit:
         self.on_device = False  # cpu_offload: its flat parameter is not the host's shard
 
 
-class Question:
+class Question(types.SimpleNamespace):
     def __init__(self, said):
         self.version = said["version"]
         if self.version not in ("1.13", "2.7"):
@@ -593,7 +594,7 @@ class Rank:
 
     # --- backward
     def before_backward(self, u):
-        q, d = self.q, self.device
+        d = self.device
         if u.ran_pre_backward or not u.tensors or not u.returned:
             return
         self.bring(u)
@@ -615,7 +616,7 @@ class Rank:
         return self.q.sharded and (self.sync or self.q.frees_after_forward)
 
     def gradients_arrive(self, u):
-        q, d = self.q, self.device
+        d = self.device
         for tensor in reversed(u.tensors):
             d.log.append({"do": "gradient", "tensor": tensor, "unit": u.name})
         size = u.flat * SIZE[u.compute_dtype]
@@ -652,7 +653,7 @@ class Rank:
             )
 
     def after_backward(self, u):
-        q, d = self.q, self.device
+        d = self.device
         if not u.tensors or self.is_frozen(u):
             return
         self.gradients_arrive(u)

@@ -29,6 +29,7 @@ or symmetric-memory collectives, casts of activations.
 """
 import json
 import sys
+import types
 from pathlib import Path
 
 VERSIONS = ("2.7", "2.11", "2.12", "2.13")
@@ -203,7 +204,7 @@ class Unit:
         self.cast = [p for p in self.parameters if p.cast_to]
 
 
-class Question:
+class Question(types.SimpleNamespace):
     def __init__(self, said):
         self.version = said["version"]
         if self.version not in VERSIONS:
@@ -782,7 +783,7 @@ class Rank:
     def end_reduce(self, u, stream, kept):
         u.post_reduce_event = self.d.record(stream)
         for gradient in kept:
-            self.d.free(*gradient, COMPUTE)
+            self.d.free(*gradient, stream=COMPUTE)
         if self.q.of("end_waits") == "each stream":
             self.last_post_reduce[stream] = u.post_reduce_event
 
@@ -1020,6 +1021,7 @@ def closed_forms(expect):
             summed = sum(e["bytes"] for e in ops(hybrid, "all_reduce"))
             expect(f"{about}: all-reduced shards", summed * n == root + count * unit)
             expect(f"{about}: the host never waits", said_of(log, "host_waits") == 0)
+    knobs: dict
     for knobs in (
         {},
         {"mp_policy": {"param_dtype": "bfloat16"}},

@@ -268,7 +268,7 @@ def units_and_forward(workload, wrap, per_unit=(), ends=False, lists=None):
     short = {b: ".".join(b.split(".")[-2:]) for b in block_of.values()}
     if wrap == "size_based" or len(set(short.values())) < len(short):
         short = {b: b for b in short}
-    seen = {"root": units[0]}
+    seen: dict = {"root": units[0]}
     for layer in document["layers"]:
         name = short[block_of[layer["name"]]]
         for new in [*reversed(around(name, nested)), name]:
@@ -637,7 +637,7 @@ def self_test(ddpsim):
 
     def sides(case):
         program = lowered(ddpsim, *case)
-        oracle = asked(fsdp1.steps(question(*case, program))[-1], 1)
+        oracle = asked(fsdp1.steps(question(*case, program=program))[-1], 1)
         ours = issued(program)
         for o in ours:
             o["memory"] = held(o)

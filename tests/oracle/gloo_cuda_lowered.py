@@ -249,7 +249,7 @@ def program(ddpsim, q):
 
 def lowered(step):
     """The same events, and sentences on what is not staged as it should be."""
-    out, wrong, before, ops, numbers, backs = [], [], None, {}, {}, {}
+    out, wrong, ops, numbers, backs = [], [], {}, {}, {}
     for o in step["ops"]:
         name, waits = o["op"], o["waits_for"]
         ops[name] = o

@@ -214,7 +214,7 @@ def read(question):
     for key in question:
         if key not in KNOBS and key not in ("tensors", "ready"):
             raise ValueError(f"unknown: {key}")
-    knobs = {**KNOBS, **question}
+    knobs: dict = {**KNOBS, **question}
     half = knobs["compression"] == "fp16"
     knobs["kind"], knobs["elements"] = {}, {}
     for name, said in knobs["tensors"].items():

@@ -78,7 +78,7 @@ class Manager:
     def __init__(self, fixed, draws):
         self.fixed = fixed
         self.joint = Joint([fixed.get("fusion_mb"), fixed.get("cycle_ms")], draws)
-        self.flags = [Categorical(fixed.get(f)) for f in FLAGS]
+        self.flags: list = [Categorical(fixed.get(f)) for f in FLAGS]
         self.finished = False
 
     def tune(self, score):

@@ -19,7 +19,7 @@ import megatron
 
 # Made up so that rules show: sizes that no multiple of 64 or 128 divides, a layer with parameters
 # in two buckets, an embedding whose weight the head shares, layers without parameters.
-LAYERS = [
+LAYERS: list = [
     ("embed", "embedding", [("embed.weight", [701, 60])]),
     ("norm0", "layer_norm", [("norm0.weight", [60]), ("norm0.bias", [60])]),
     ("up0", "linear", [("up0.weight", [60, 240]), ("up0.bias", [240])]),

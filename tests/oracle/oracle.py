@@ -11,6 +11,7 @@ every rule is a plain loop over plain lists, so that it can be read and believed
 import json
 import os
 import sys
+import types
 
 MIB = 1024 * 1024
 NO_LIMIT = sys.maxsize
@@ -184,7 +185,7 @@ class Step:
 # ---------------------------------------------------------------- reading a scenario
 
 
-class Setting:
+class Setting(types.SimpleNamespace):
     """A bag for what a scenario says, with the defaults filled in."""
 
 

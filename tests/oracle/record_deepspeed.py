@@ -302,7 +302,7 @@ def deepspeed_0145(folder):
     import deepspeed
     from deepspeed.accelerator import get_accelerator
 
-    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
+    setattr(sys.modules["deepspeed.comm.torch"], "build_shm_op", lambda: None)
     now["up"] = True
     device = type(get_accelerator())
     for name, value in {
@@ -336,7 +336,7 @@ def deepspeed_0145(folder):
         finally:
             now["rank"] = rank
 
-    utils.get_lst_from_rank0 = as_rank_0
+    setattr(utils, "get_lst_from_rank0", as_rank_0)
 
     def by_dtype(tensors):
         order = (torch.float16, torch.float32, torch.float64, torch.bfloat16)
@@ -577,7 +577,7 @@ class Quantizer:
         return left, torch.zeros(groups_left, 1)
 
 
-MODELS = {"raw": Raw, "shared": Shared, "blocks3": Blocks, "twice": Twice, "tower7": Tower}
+MODELS: dict = {"raw": Raw, "shared": Shared, "blocks3": Blocks, "twice": Twice, "tower7": Tower}
 MODELS |= {"eights": Eights, "plates": Plates}
 
 
@@ -602,7 +602,6 @@ def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
         p.register_hook(lambda g, i=i: arrival.append(i))
     plain(plain.batch(DTYPES[dtype])).backward()
     model = MODELS[name]()
-    names = [n for n, _ in model.named_parameters()]
     parameters = [[n, p.numel(), str(DTYPES[dtype])[6:]] for n, p in model.named_parameters()]
     shapes = [list(p.shape) for p in model.parameters()]
     modules = {}
@@ -614,8 +613,8 @@ def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
         if modules[n]:
             m.register_forward_pre_hook(lambda _, __, n=n: log("f", n))
     world = __import__("deepspeed.utils.groups", fromlist=["x"])
-    world._WORLD_GROUP = None
-    world._ALL_TO_ALL_GROUP = {}
+    setattr(world, "_WORLD_GROUP", None)
+    setattr(world, "_ALL_TO_ALL_GROUP", {})
     configuration = {
         "train_micro_batch_size_per_gpu": 2,
         "gradient_accumulation_steps": gas,

@@ -382,7 +382,7 @@ def fsdp2(folder):
     load("torch.distributed._composable_state", folder)
     stub("torch.distributed._composable")
     contract = load("torch.distributed._composable.contract", folder)
-    sys.modules["torch.distributed._composable"].contract = contract.contract
+    setattr(sys.modules["torch.distributed._composable"], "contract", contract.contract)
     stub("torch.distributed.fsdp")
     stub(
         "torch.distributed.fsdp._common_utils",

@@ -9,6 +9,7 @@ which bucket its Reducer launches, and through the recorder, without hooks. Comp
 the order in which the process issues both modules' reductions, elements, and parameters in their
 order. Then ddpsim plays the recorded Program on a cluster of CPUs.
 """
+import importlib.util
 import json
 import os
 import socket
@@ -94,9 +95,7 @@ def differences(what, ddpsim, folder):
 
 
 def main():
-    try:
-        import torch  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("torch") is None:
         print("no PyTorch here")
         return 77
     bad = 0

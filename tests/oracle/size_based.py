@@ -226,9 +226,7 @@ def difference(ours, theirs):
 
 def questions(ddpsim, wrap):
     """What was asked, and how the two differ or None; and the units they agree in."""
-    try:
-        import torchvision  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("torchvision") is None:
         print("no torchvision: modules built of names alone")
         REAL.clear()
     for workload, name, side, sizes in REAL:

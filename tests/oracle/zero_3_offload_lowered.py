@@ -151,7 +151,7 @@ def differences(mine, theirs):
     return None
 
 
-CASES = [
+CASES: list = [
     {},
     {"offload_param": "cpu"},
     {"offload_param": "cpu", "offload_pin_memory": True, "sub_group_size": 1500000},

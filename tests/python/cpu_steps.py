@@ -117,7 +117,7 @@ def execute_all(path):
 def described(name):
     torch.manual_seed(1)
     model, inputs, loss_fn = MODELS[name]()
-    args = describe.parse(["--factory", f"cpu_steps.py:{name}", "--out", f"/tmp/{name}.json"])
+    args = describe.parse(["--factory", f"cpu_steps.py:{name}", "--out", f"{name}.json"])
     made = describe.Made(model, describe.cap.as_inputs(inputs), loss_fn, None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -49,7 +49,7 @@ def train(name: str, ranks: int, rank: int, out: Path, steps: int) -> None:
         model, inputs = getattr(torchvision.models, name)(), (torch.randn(4, 3, 224, 224),)
     trained = model
     if ranks:
-        where = "tcp://127.0.0.1:29577"
+        where = (out.parent / f"{name}.store").resolve().as_uri()
         dist.init_process_group("gloo", init_method=where, world_size=ranks, rank=rank)
         trained = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=5)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
@@ -143,8 +143,12 @@ def main() -> None:
         return train(a.name, a.ranks, a.rank, out, a.steps)
     again = [sys.executable, __file__, "record", a.name, "--ranks", str(a.ranks), "--out",
              str(a.out), "--steps", str(a.steps), "--rank"]  # fmt: skip
+    store = a.out / f"{a.name}.store"
+    store.unlink(missing_ok=True)
     started = [subprocess.Popen([*again, str(r)]) for r in range(max(1, a.ranks))]
-    sys.exit(max(p.wait() for p in started))
+    status = max(p.wait() for p in started)
+    store.unlink(missing_ok=True)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -343,7 +343,7 @@ def gpt2_of(checkpoint=0):
 
 def llama(full, batch, length, tied):
     return (
-        of_tokens(lambda: plain.Llama(*full, tied), batch, length, 128256),
+        of_tokens(lambda: plain.Llama(*full, tied=tied), batch, length, 128256),
         of_tokens(lambda: plain.Llama(2, 64, 160, 4, 2, tied, 100), 4, 32, 100),
     )
 
@@ -364,17 +364,17 @@ ZOO = {
         lambda: (Diffusion(16, 4), (torch.randn(2, 3, 8, 8), torch.randn(2)), mean),
         "denoising, with attention of pixels",
     ),
-    "lstm": Entry(*recurrent(nn.LSTM), "LSTM"),
-    "gru": Entry(*recurrent(nn.GRU, both=True), "GRU, in both directions"),
+    "lstm": Entry(*recurrent(nn.LSTM), kind="LSTM"),
+    "gru": Entry(*recurrent(nn.GRU, both=True), kind="GRU, in both directions"),
     "gnn": Entry(
         graph(128, 256, 6, 10000, 60000, 4), graph(12, 24, 3, 20, 50, 3), "GNN in plain PyTorch"
     ),
     "bert": Entry(
         bert_of(12, 768, 12, 30522, 12, 384), bert_of(2, 64, 4, 100, 3, 24), "encoder; two losses"
     ),
-    "gpt2": Entry(*gpt2_of(), "decoder, tied"),
-    "gpt2_checkpointed": Entry(*gpt2_of(1), "decoder, tied, with checkpointing"),
-    "gpt2_checkpointed_without_reentry": Entry(*gpt2_of(2), "the same without reentry"),
+    "gpt2": Entry(*gpt2_of(), kind="decoder, tied"),
+    "gpt2_checkpointed": Entry(*gpt2_of(1), kind="decoder, tied, with checkpointing"),
+    "gpt2_checkpointed_without_reentry": Entry(*gpt2_of(2), kind="the same without reentry"),
     "translation": Entry(
         translation_of(37000, 512, 8, 6, 32, 128), translation_of(100, 32, 4, 2, 3, 12),
         "encoder-decoder, tied three times",
@@ -384,8 +384,8 @@ ZOO = {
         lambda: (PlainViT(32, 8, 48, 4, 3, 10), (torch.randn(2, 3, 32, 32),), None),
         "ViT-like",
     ),
-    "llama_1b": Entry(*llama((16, 2048, 8192, 32, 8), 4, 2048, True), "decoder, tied"),
-    "llama_8b": Entry(*llama((32, 4096, 14336, 32, 8), 1, 4096, False), "decoder, untied"),
+    "llama_1b": Entry(*llama((16, 2048, 8192, 32, 8), 4, 2048, True), kind="decoder, tied"),
+    "llama_8b": Entry(*llama((32, 4096, 14336, 32, 8), 1, 4096, False), kind="decoder, untied"),
     "multitask": Entry(
         lambda: (Multitask(2048, 4096), (torch.randn(64, 2048),), both_losses),
         lambda: (Multitask(16, 24), (torch.randn(5, 16),), both_losses),
@@ -417,9 +417,9 @@ if HAS_TORCHVISION:
         "vit_b_16": {},
         "wide_resnet50_2": {},
     }.items():
-        ZOO[_name] = Entry(*vision(_name, **_more), "torchvision")  # type: ignore[arg-type]
+        ZOO[_name] = Entry(*vision(_name, **_more), kind="torchvision")  # type: ignore[arg-type]
     ZOO["vit_b_16"] = Entry(
-        *vision("vit_b_16", image_size=224)[:1], vision("vit_b_16", small=64, image_size=64)[1],
+        vision("vit_b_16", image_size=224)[0], vision("vit_b_16", small=64, image_size=64)[1],
         "torchvision",
     )  # fmt: skip
     ZOO["resnet50_frozen"] = Entry(frozen(32, 224), frozen(2, 64), "torchvision, half frozen")

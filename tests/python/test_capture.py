@@ -234,9 +234,12 @@ class CaptureTest(unittest.TestCase):
             nn.Identity(), (), None, None, torch.optim.SGD([p], lr=0.1), "fp32", p.device, [p]
         )
         found: List[Any] = []
-        with mock.patch.object(
-            step.clock, "mark", side_effect=lambda: found.append(p.grad.tolist()) or 0
-        ):
+
+        def mark() -> int:
+            found.append(p.grad.tolist())
+            return 0
+
+        with mock.patch.object(step.clock, "mark", side_effect=mark):
             handles = step.install([])
             (p * 2 + p.exp() * 0).sum().backward()
         for h in handles:

@@ -23,7 +23,7 @@ TOOLS = Path(__file__).resolve().parents[2] / "tools/python"
 sys.path.insert(0, str(TOOLS))
 import ddpsim_capture as dc  # noqa: E402
 import torch  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
+from torch import nn  # noqa: E402
 
 DDPSIM = ""
 MODEL = '''

@@ -397,13 +397,15 @@ class Run(unittest.TestCase):
                 f"import subprocess, sys; p = subprocess.Popen(['sleep', '600']); open({child!r},"
                 " 'w').write(str(p.pid)); print('waiting', flush=True); p.wait()"
             )
-            begin = time.monotonic()
-            said, code = gpu.run_bounded([sys.executable, "-c", script], dict(os.environ), 1.5)
-            self.assertLess(time.monotonic() - begin, 8)
+            command, said, begin = [sys.executable, "-c", script], "", time.monotonic()
+            for seconds in (1.5, 30):  # a busy machine may not have begun after 1.5 s
+                if "waiting" not in said:
+                    said, code = gpu.run_bounded(command, dict(os.environ), seconds)
+            self.assertLess(time.monotonic() - begin, 100)
             self.assertIn("waiting", said)
             self.assertIn("did not end", code)
             pid = int(Path(child).read_text())
-            for _ in range(50):
+            for _ in range(400):
                 if (
                     not Path(f"/proc/{pid}").exists()
                     or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
@@ -484,11 +486,12 @@ class OneGpu(unittest.TestCase):
 
     def test_a_rank_that_fails_ends_the_others(self):
         script = (
-            "import os, sys, time; sys.exit(5) if os.environ['RANK'] == '1' else time.sleep(60)"
+            "import os, sys, time; sys.exit(5) if os.environ['RANK'] == '1' else time.sleep(200)"
         )
         begin = time.monotonic()
-        self.assertEqual(one.run([sys.executable, "-c", script], 3, "/tmp"), 5)
-        self.assertLess(time.monotonic() - begin, 5)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(one.run([sys.executable, "-c", script], 3, folder), 5)
+        self.assertLess(time.monotonic() - begin, 100)
 
     def test_the_daemon_is_ended_whatever_happens(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -527,14 +530,9 @@ class OneGpu(unittest.TestCase):
         self.assertIn("nvidia-cuda-mps-control", str(caught.exception))
 
     def test_all_well(self):
-        self.assertEqual(
-            one.run(
-                [sys.executable, "-c", "import os; assert os.environ['WORLD_SIZE'] == '2'"],
-                2,
-                "/tmp",
-            ),
-            0,
-        )
+        script = "import os; assert os.environ['WORLD_SIZE'] == '2'"
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(one.run([sys.executable, "-c", script], 2, folder), 0)
 
 
 if __name__ == "__main__":

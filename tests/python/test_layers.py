@@ -91,6 +91,10 @@ def predicted(workload: Dict[str, Any], plan: str = "fsdp") -> Tuple[int, Dict[s
 
 
 class Layers(unittest.TestCase):
+    workload: Any
+    times: Any
+    gpu: Any
+
     @classmethod
     def setUpClass(cls) -> None:
         cls.workload = captured()

@@ -103,7 +103,7 @@ class Questions(unittest.TestCase):
                 except NotPredicted:
                     answers.append(None)
             if all(answers):
-                self.assertEqual(*answers, i)
+                self.assertEqual(*answers, msg=i)
                 compared += 1
         self.assertGreater(compared, 2)
 

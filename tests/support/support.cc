@@ -1,5 +1,6 @@
 #include "tests/support/support.h"
 
+#include <ctime>
 #include <iterator>
 #include <sstream>
 
@@ -45,6 +46,10 @@ io::Json json_of(const Args& args) {
   Outcome o = ddpsim(args + Args{"--format", "json"});
   EXPECT_EQ(o.code, 0) << o.err;
   return o.code == 0 ? io::parse_json(o.out, "stdout") : io::Json();
+}
+
+double cpu_seconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
 Outcome ddpsim(const Args& args) {

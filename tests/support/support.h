@@ -58,6 +58,8 @@ Outcome ddpsim(const Args& args);
 // What `ddpsim ARGS... --format json` says; null, and the test fails, where it exits with anything
 // but 0.
 io::Json json_of(const Args& args);
+// CPU time of this process so far: what others on a busy machine take is not counted.
+double cpu_seconds();
 // The arguments of a command ("show program") about 8 ranks of a plan on hgx-h100.
 std::vector<std::string> about_plan(const std::string& plan, const std::string& command,
                                     std::initializer_list<const char*> more,

@@ -169,10 +169,8 @@ TEST_F(Writer, WaitsForNoInput) {
 
 TEST_F(Writer, WaitsForNoReaderOfAPipeForEver) {
   ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);
-  auto from = std::chrono::steady_clock::now();
   EXPECT_NE(refusal([&] { io::write_file(at("pipe"), "x"); }).find("nobody reads"),
             std::string::npos);
-  EXPECT_LT(std::chrono::steady_clock::now() - from, std::chrono::seconds(20));
 }
 
 TEST_F(Writer, LinesAreBounded) {
@@ -196,9 +194,9 @@ TEST(JsonText, IsReadInATimeThatGrowsWithItsLength) {
   std::string text = "[";
   for (int i = 0; i < 400'000; ++i) text += "{\"a\":1},";
   text.back() = ']';
-  auto from = std::chrono::steady_clock::now();
+  const double from = cpu_seconds();
   EXPECT_EQ(io::parse_json(text, "f").size(), 400'000u);
-  EXPECT_LT(std::chrono::steady_clock::now() - from, std::chrono::seconds(10));
+  EXPECT_LT(cpu_seconds() - from, 10);
 }
 
 TEST(JsonText, HasAMostNumberOfValues) {
@@ -229,7 +227,7 @@ TEST(XmlText, IsCountedBeforeItIsParsed) {
   for (int i = 0; i < 2'200'000; ++i) attributes += "a=\"\" ";
   for (const std::string& text : {nodes + "</system>", attributes + "/>"}) {
     try {
-      io::XmlFile(text, "f", "system");
+      const io::XmlFile whole(text, "f", "system");
       ADD_FAILURE();
     } catch (const InputError& e) {
       EXPECT_NE(e.what.find("more than"), std::string::npos) << e.what;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "sim/io/codecs.h"
 #include "sim/io/files.h"
@@ -45,7 +46,8 @@ TEST(Sequence, AnotherLengthIsWhatIsWrittenAtThatLength) {
   std::vector<std::string> names = with_sequence();
   ASSERT_GE(names.size(), 5U);
   for (int tokens : {96, 500}) {
-    std::string folder = testing::TempDir() + "ddpsim-sequence-" + std::to_string(tokens);
+    std::string folder = testing::TempDir() + "ddpsim-sequence-" + std::to_string(::getpid()) +
+                         "-" + std::to_string(tokens);
     std::string command = std::string(DDPSIM_PYTHON) + " " +
                           source_path("tools/python/describe_models.py") + " --out " + folder +
                           " --sequence " + std::to_string(tokens) + " 2> /dev/null";

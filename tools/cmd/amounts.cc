@@ -1,6 +1,7 @@
 #include "tools/cmd/amounts.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -35,7 +36,7 @@ Duration duration_of(const std::string& flag, const std::string& text) {
   const double s = seconds_of(flag, text);
   if (!(s * 1e12 <= static_cast<double>(goodput::kLongest.ps)))
     throw InputError{flag + " " + text, "is more than 100 days"};
-  return {static_cast<std::int64_t>(s * 1e12 + 0.5)};
+  return {std::llround(s * 1e12)};
 }
 
 Duration positive_duration(const std::string& flag, const std::string& text) {

@@ -82,7 +82,7 @@ class Batches:
 
     def sizes(self, index: int) -> Json:
         """`op`'s sizes of a sample; none if they are not whole."""
-        op, b = self.traces[0].ops[index], self.batches[0]
+        op = self.traces[0].ops[index]
         each = {"linear": "rows", "bmm": "count"}.get(op.kind)
         if each is None:
             return dict(op.sizes)

@@ -31,6 +31,7 @@ picoseconds of CLOCK_MONOTONIC, which they share.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -367,8 +368,7 @@ def hook_sample(
 
 
 def software(hvd: Any) -> str:
-    import horovod  # pylint: disable=import-outside-toplevel
-
+    horovod: Any = importlib.import_module("horovod")
     return (
         f"Horovod {horovod.__version__} over MPI, PyTorch {torch.__version__}, {hvd.size()} ranks"
     )

@@ -23,7 +23,6 @@ import random
 import sys
 import time
 from pathlib import Path
-from statistics import median
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))

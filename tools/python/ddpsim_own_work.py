@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import ddpsim_op_costs as costs
-import torch
 from ddpsim_batches import Batches, Direction, Json, Scaled
 from ddpsim_capture import tensors_in
 from ddpsim_layers import Layer, layers_of, mark_attention, merged, named, row
 from ddpsim_meta import func_aliases
-from ddpsim_op_costs import Cost, class_of
+from ddpsim_op_costs import class_of
 from ddpsim_trace import Op, key_of
 from torch import Tensor, nn
 

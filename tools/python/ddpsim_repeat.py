@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
-Row = dict[str, object]
+Row = dict[str, Any]
 
 
 def block_of(row: Row) -> int:

@@ -35,6 +35,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ddpsim_files import write_whole  # noqa: E402
@@ -743,7 +744,7 @@ class Model:
         def dump(value: object) -> str:
             return json.dumps(value, ensure_ascii=True)
 
-        def line(row: dict[str, object]) -> str:
+        def line(row: dict[str, Any]) -> str:
             if "repeat" not in row:
                 return dump(row)
             of = ",\n      ".join(dump(one) for one in row["of"])

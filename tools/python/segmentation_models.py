@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from typing import Any
 
 from describe_models import EAGER_CNN, F32, SGD, Layer, Model
 
@@ -77,10 +78,11 @@ def of_rectangle(layer: Layer) -> Layer:
     """A convolution's own sides."""
     if layer.kind != "conv":
         return layer
-    out = layer.op["out"]
+    op: dict[str, Any] = layer.op
+    out = op["out"]
     wide = {"wide": out.wide} if out.wide != out.high else {}
-    sides = {"size": layer.op["size"].high, "out": out.high, **wide}
-    return dataclasses.replace(layer, op=layer.op | sides)
+    sides = {"size": op["size"].high, "out": out.high, **wide}
+    return dataclasses.replace(layer, op=op | sides)
 
 
 def resnet(m: Model, depth: int, strides: tuple[int, ...], deep_stem: bool, at: Extent) -> Extent:

@@ -1,6 +1,5 @@
 # A frozen copy runs in each step, too, and is an average of weights.
 import os, copy, torch, torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 import torchvision
 dist.init_process_group("nccl"); dev = int(os.environ["LOCAL_RANK"]); torch.cuda.set_device(dev)

@@ -168,13 +168,12 @@ class FakeNccl(dist.ProcessGroup):
 
     def broadcast(self, tensors: List[Tensor], opts: Any = None) -> FakeWork:
         opts = opts or c10d.BroadcastOptions()
-        return self.play(
-            "broadcast",
-            nbytes(tensors),
-            tensors,
-            lambda: [lent([t], lambda x: self.gloo.broadcast(x, opts)) for t in tensors],
-            tensors,
-        )
+
+        def one_by_one() -> None:
+            for t in tensors:
+                lent([t], lambda x: self.gloo.broadcast(x, opts))
+
+        return self.play("broadcast", nbytes(tensors), tensors, one_by_one, tensors)
 
     def allgather(
         self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any = None

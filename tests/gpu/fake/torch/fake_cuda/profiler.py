@@ -4,8 +4,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, List
 
-import torch
-
 from .clock import host
 from .cuda import charge_profiler
 from .device import Ran, device
