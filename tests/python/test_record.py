@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ddpsim_record.py: plans, profiles of several ranks, and a real recording over gloo on loopback."""
+"""ddpsim_record.py: plans, profiles of several ranks, and a real recording over gloo."""
 import json
 import os
 import socket
