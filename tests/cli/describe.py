@@ -422,7 +422,7 @@ class Predict(Case):
         done = self.answer(
             "predict", "--script", "script.py", "--cluster", "hgx-h100", "--plan", "fsdp2"
         )
-        self.assertIn("knobs are left out, since --plan is given", done.stderr)
+        self.assertIn("left out, since another plan is named", done.stderr)
 
     def test_refused(self):
         script = ["predict", "--script", "script.py"]
