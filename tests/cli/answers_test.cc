@@ -2,6 +2,7 @@
 // whose it is, spreads and ranges reach the answer, and what is refused names what works.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -543,6 +544,47 @@ TEST_F(AnswersPage, SaysWhoseItsNumbersAre) {
   Json page = data("tune.html");
   EXPECT_EQ(page["basis"], "datasheet, never measured on this hardware");
   EXPECT_EQ(page["documents"]["profile"]["name"], "h100-sxm.datasheet");
+}
+
+// --ranks says how many hosts there are, in each command and from a file, as --set would.
+TEST_F(Answers, RanksRaiseHosts) {
+  const Args set{"--set", "cluster.hosts=8"};
+  for (const Args& one : {Args{"predict"}, Args{"explain"}, Args{"tune"}}) {
+    const Args asked =
+        one + Args{"--workload", "resnet50", "--cluster", "dgx-h100", "--ranks", "64"};
+    Outcome raised = ddpsim(asked);
+    ASSERT_EQ(raised.code, 0) << raised.err;
+    EXPECT_TRUE(has(raised.err, "dgx-h100: has 8 devices; taken with --set cluster.hosts=8"));
+    EXPECT_EQ(raised.out, ddpsim(asked + set).out);
+  }
+  std::ofstream(file("q.json")) << R"({"schema": "ddpsim.scenario/1", "workload": "resnet50",
+    "cluster": "dgx-h100", "ranks": 64})";
+  EXPECT_EQ(ddpsim({"predict", file("q.json")}).out,
+            ddpsim(Args{"predict", file("q.json")} + set).out);
+  EXPECT_NE(ddpsim(Args{"predict", file("q.json"), "--set", "cluster.hosts=4"}).code, 0);
+}
+
+// Four of a host's eight GPUs, drawn hosts or not: the ranks' devices, as rank_order would say
+// them.
+TEST_F(Answers, GpusOfEachHost) {
+  for (const char* cluster : {"dgx-h100", "dgx1-v100", "hgx-h100"}) {
+    const Args asked{"predict", "--workload", "resnet50", "--cluster", cluster};
+    const Args placed = asked + Args{"--gpus-per-host", "4", "--ranks", "8"};
+    Outcome o = ddpsim(placed);
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_TRUE(has(o.err, "taken with --set cluster.hosts=2")) << o.err;
+    const Args listed = asked + Args{"--set", "cluster.hosts=2", "--ranks", "8", "--set"};
+    EXPECT_EQ(o.out, text_of(listed + Args{"rank_order=[0,1,2,3,8,9,10,11]"})) << cluster;
+    EXPECT_NE(o.out, text_of(asked + Args{"--ranks", "8"})) << cluster;
+  }
+  const Args two = Args{"predict"} + kHgx + Args{"--set", "cluster.hosts=2"};
+  EXPECT_TRUE(has(ddpsim(two + Args{"--ranks", "8"}).err, "its 8 ranks are on 1 of 2 hosts"));
+  EXPECT_EQ(text_of(two + Args{"--gpus-per-host", "4"}),
+            text_of(Args{"predict"} + kHgx + Args{"--ranks", "8", "--gpus-per-host", "4"}));
+  EXPECT_TRUE(has(ddpsim(Args{"predict"} + kHgx + Args{"--gpus-per-host", "9"}).err,
+                  "--gpus-per-host 9: a host of hgx-h100 has 8 devices"));
+  EXPECT_TRUE(has(ddpsim(two + Args{"--gpus-per-host", "4", "--ranks", "16"}).err,
+                  "16 ranks need 4 hosts, and the cluster has 2"));
 }
 
 // What a file says of itself is of the file, not of what --set made of it.

@@ -396,7 +396,7 @@ class Sentences(Case):
         )
         predict = ["predict", *HGX]
         for args, says in [
-            ([*predict, "--ranks", "32"], "--set cluster.hosts=4"),
+            ([*predict, "--ranks", "32", "--set", "cluster.hosts=2"], "raise cluster.hosts"),
             ([*predict, "--plan", "megatron_ddp"], "Megatron-FSDP is not modelled"),
             ([*predict, "--plan", "pytorch_fsdp"], "PyTorch FSDP2 (\"fsdp2\")"),
             ([*predict, "--set", "zero_stage=3"], "is a plan of its own"),

@@ -153,5 +153,14 @@ TEST(Epoch, RefusesWithARemedy) {
                  "--set workload.batch=3");
 }
 
+TEST(Epoch, CostsItsStepsNotItsMicroSteps) {
+  const io::Json j =
+      json_of({"epoch", "--epoch-samples", "1000003", "--workload", "resnet50", "--cluster",
+               "hgx-h100", "--ranks", "8", "--set", "accumulation_steps=4"});
+  const double steps = j["steps"].get<double>();
+  EXPECT_GT(j["micro_steps"].get<double>(), 3 * steps);
+  EXPECT_NEAR(j["epoch_s"].get<double>(), steps * j["step_ps"].get<double>() * 1e-12, 1e-9);
+}
+
 }  // namespace
 }  // namespace ddpsim::test

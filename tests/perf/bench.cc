@@ -37,6 +37,21 @@ void count(benchmark::State& state, std::uint64_t events) {
       benchmark::Counter(static_cast<double>(events), benchmark::Counter::kIsRate);
 }
 
+// The loop that tools/bench counts the others in: integers, floating point and memory that a cache
+// holds, and nothing of ddpsim's.
+void reference(benchmark::State& state) {
+  std::vector<double> values(1 << 15, 1.0);
+  Lcg random;
+  for (auto _ : state) {
+    for (int i = 0; i < 1'000'000; ++i) {
+      double& v = values[random.next() & (values.size() - 1)];
+      v = v * 0.999 + i;
+    }
+    benchmark::DoNotOptimize(values.data());
+  }
+}
+BENCHMARK(reference)->Unit(benchmark::kMillisecond);
+
 // 16 chains of fixed tasks: nothing shared.
 void events_without_sharing(benchmark::State& state) {
   TaskGraph g;

@@ -49,6 +49,7 @@ class Zoo(unittest.TestCase):
             (right._replace(forward=0.02), "forward"),
             (right._replace(backward=-0.02), "backward"),
             (right._replace(saved=0.02), "saved"),
+            (right._replace(parameters=-0.02), "parameters"),
         ):
             self.assertEqual(wrong.wrong(), [what])
 

@@ -1,5 +1,6 @@
 """One model of the zoo: described at full size, and beside its execution at a small one."""
 import json
+import math
 import os
 import subprocess
 import sys
@@ -28,11 +29,12 @@ class Beside(NamedTuple):
     forward: float  # operations
     backward: float
     saved: float  # bytes that autograd keeps
+    parameters: float = 0.0  # elements, of tensors and what is frozen
     why: str = ""
 
     def wrong(self, width: float = 0.01) -> List[str]:
         lists = [w for w in ("arrival", "buckets") if not getattr(self, w)]
-        numbers = ("forward", "backward", "saved")
+        numbers = ("forward", "backward", "saved", "parameters")
         return lists + [w for w in numbers if abs(getattr(self, w)) > width]
 
 
@@ -84,6 +86,7 @@ def beside(ddpsim: str, name: str) -> Beside:
     saved = sum(x["saves"][0] for x in said["layers"]) * said["batch"]
     knobs = [f"{k}=true" for k in options]
     buckets = buckets_of(ddpsim, said, knobs)
+    elements = sum(math.prod(t["shape"]) for t in said["tensors"] + said.get("frozen", []))
     return Beside(
         said["arrival"] == real.arrival,
         buckets == real.buckets,
@@ -91,6 +94,7 @@ def beside(ddpsim: str, name: str) -> Beside:
         total(said, "forward") / max(1, real.forward) - 1,
         total(said, "backward") / max(1, real.backward) - 1,
         saved / real.saved - 1,
+        elements / sum(p.numel() for p in model.parameters()) - 1,
     )
 
 

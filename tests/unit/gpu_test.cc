@@ -455,16 +455,16 @@ TEST(FitOfKernels, HeldOutShapesAreNotSeen) {
   ddpsim::Run run = kernels_of({});
   ddpsim::Run other = run;
   for (Sample& s : other.samples)
-    if (s.op != "launch" && calib::held_out(s.op, s.parameters))
+    if (s.op != "launch" && s.op != "interference" && calib::held_out(s.op, s.parameters))
       s.durations = {Duration{s.durations[0].ps * 3}};
   calib::KernelFit a = calib::fit_kernels(profile("h200-sxm.datasheet"), "x", {&run});
   calib::KernelFit b = calib::fit_kernels(profile("h200-sxm.datasheet"), "x", {&other});
-  EXPECT_EQ(a.profile.compute.peak_flops, b.profile.compute.peak_flops);
-  EXPECT_EQ(a.profile.memory.bandwidth_bytes_per_s, b.profile.memory.bandwidth_bytes_per_s);
   double worse = 0;
   for (const KernelResidual& r : b.profile.kernels)
     if (r.held_out) worse = std::max(worse, r.median_error);
   EXPECT_GT(worse, 0.5) << "their residuals say so";
+  for (calib::KernelFit* fit : {&a, &b}) fit->profile.kernels.clear();
+  EXPECT_EQ(io::write_profile(a.profile, {}).dump(1), io::write_profile(b.profile, {}).dump(1));
 }
 
 // Winograd's and FFT's convolutions do fewer operations than are counted.

@@ -402,6 +402,22 @@ ddpsim::Run planted(const KernelCosts& k, double scale_held_out = 1) {
           {{"elements", n}, {"pass", 0}, {"precision", 0}, {"channels_last", 0}},
           predict::memory_ps(per * static_cast<double>(n), 1,
                              *find_memory(k, op, false, false, false), k));
+  constexpr std::int64_t kCudnn = 3;
+  for (std::int64_t sequence : {256, 512, 1024, 2048, 4096})
+    for (std::int64_t dim : {64, 128})
+      for (bool causal : {false, true})
+        for (bool back : {false, true})
+          add("torch/attention",
+              {{"batch", 8},
+               {"heads", 16},
+               {"sequence", sequence},
+               {"dim", dim},
+               {"causal", causal},
+               {"kind", kCudnn},
+               {"pass", back},
+               {"precision", static_cast<std::int64_t>(Precision::Bf16)}},
+              predict::attention_ps({8, 16, sequence, dim, causal},
+                                    *find_attention(k, back, true, false), k));
   return r;
 }
 
@@ -431,8 +447,17 @@ TEST(FitOfOperators, SeesNothingOfHeldOutShapesAndTheSpreadDoes) {
   ddpsim::Run other = planted(k, 2);
   calib::OperatorFit a = calib::fit_operators(100, {&run});
   calib::OperatorFit b = calib::fit_operators(100, {&other});
-  EXPECT_EQ(a.costs.products[0].flops_per_s, b.costs.products[0].flops_per_s);
-  EXPECT_EQ(a.costs.bandwidth_bytes_per_s, b.costs.bandwidth_bytes_per_s);
+  auto all_but_spreads = [](KernelCosts c) {
+    for (ProductCost& each : c.products) each.spread = {};
+    for (MemoryCost& each : c.memory) each.spread = {};
+    for (AttentionCost& each : c.attention) each.spread = {};
+    c.common = c.common_conv = {};
+    Profile p = profile("h100-sxm.datasheet");
+    p.costs = c;
+    return io::write_profile(p, {}).dump(1);
+  };
+  EXPECT_EQ(a.costs.attention.size(), 2u);
+  EXPECT_EQ(all_but_spreads(a.costs), all_but_spreads(b.costs));
   EXPECT_LT(a.costs.products[0].spread.slow, 1.1);
   EXPECT_NEAR(b.costs.products[0].spread.slow, 2, 0.1);
   // A shape is left out in every pass and precision.

@@ -165,6 +165,29 @@ TEST(NcclPrices, NvlsTakesItsNvlinksLatency) {
   EXPECT_EQ(usual, kMicrosecond * 13 + Duration{800'000}) << "NCCL's 25 us, less its first chunks";
 }
 
+// The switch's latency is in an all-reduce once, whether its two stages are of one host or have the
+// network between them.
+TEST(NcclPrices, NvlsTakesItsSwitchsLatencyOnce) {
+  auto grows = [&](int hosts) {
+    Cluster c = test::cluster("dgx-h100");
+    c.hosts = hosts;
+    c.nccl.collnet = hosts > 1;  // without it, NCCL has no NVLS between hosts
+    topology::Fabric f(c);
+    nccl::Group g = nccl::make_group(f, first(8 * hosts), {}, 90);
+    nccl::Choice choice = nccl::complete(g.system, {}, Operation::AllReduce, nccl::Algorithm::Nvls,
+                                         nccl::Protocol::Simple, 1024);
+    Profile p = test::profile("h100-sxm.datasheet");
+    auto steps = [&] {
+      return nccl::price_of(g, p, Level::Mid, Operation::AllReduce, choice, {1024}).steps;
+    };
+    const Duration usual = steps();
+    p.transports.at("nvlink").latency += kMicrosecond * 10;
+    return steps() - usual;
+  };
+  EXPECT_GT(grows(1), kMicrosecond);
+  EXPECT_NEAR(static_cast<double>(grows(2).ps), static_cast<double>(grows(1).ps), 10);
+}
+
 // 9 million TB: more than 106 days, and no overflow on the way.
 TEST(NcclPrices, WhatTakesTooLongForAClockTakesForever) {
   Cluster c = test::cluster("hgx-h100");

@@ -184,6 +184,16 @@ TEST(FitOccasions, OneOccasionIsNoRange) {
   EXPECT_NE(joined(fit.notes).find("seen on one occasion"), std::string::npos);
 }
 
+// What of a message needs a core is a part of what it takes, however noisy the readings are.
+TEST(FitOccasions, AMessageTakesAtLeastWhatItsCoreDoes) {
+  Fitted f;
+  std::vector<ddpsim::Run> samples{made("2026-11-21T19:30:00Z")};
+  plant(samples[0], us(50), us(200));
+  const TransportSection t = f.fit(samples, {}).profile.transports.at("wire");
+  EXPECT_EQ(t.message_core, us(200));
+  EXPECT_EQ(t.latency, us(200));
+}
+
 TEST(FitOccasions, OtherSizesAreNotCompared) {
   Fitted f;
   std::vector<ddpsim::Run> samples{made("2026-11-21T19:30:00Z"), made("2026-11-23T08:00:00Z")};

@@ -812,6 +812,29 @@ TEST(Fit, TakesItsIntervalFromPredictionsAsUsersGetThem) {
       1e-4);  // or it would not tell
 }
 
+TEST(Fit, TheIntervalHoldsFourOfFiveSteps) {
+  Asked a(layered(8, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4,
+          Bandwidth{1'000'000'000});
+  topology::Fabric f(a.c);
+  ddpsim::Run samples;
+  for (std::int64_t b : {1 << 10, 1 << 20, 16 << 20})
+    samples.samples.push_back(all_reduce_sample(f, a.p, 4, b));
+  Profile found = calib::fit(a.p, "x", {{&samples, &f}}, {}).profile;
+  predict::Question q{a.w, f, found, a.s};
+  predict::Options usual;
+  usual.fidelity = predict::usual_fidelity(q);
+  const Duration step = predict::steady_period(q, Level::Mid, usual);
+  std::vector<ddpsim::Run> executed(5);
+  std::vector<calib::FitStep> steps;
+  for (int percent : {1, 2, 3, 4, 5}) {
+    ddpsim::Run& run = executed[static_cast<std::size_t>(percent - 1)];
+    run.kind = RunKind::Measured;
+    run.steps.assign(4, {StepKind::Steady, scale(step, 1 / (1 + percent / 100.0))});
+    steps.push_back({&run, &a.w, &f, &a.s});
+  }
+  EXPECT_NEAR(calib::fit(a.p, "x", {{&samples, &f}}, steps).profile.step_residual, 0.04, 2e-5);
+}
+
 TEST(Fit, SaysWhenOneRankCountIdentifiesNothing) {
   Cluster c = star(2, Bandwidth{1'000'000'000});
   topology::Fabric f(c);

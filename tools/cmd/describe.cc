@@ -89,7 +89,8 @@ void describe_command(Terminal& t, DescribeCommandFlags flags) {
   std::string sets;
   for (const std::string& set : sets_of(found.plan)) sets += " --set " + set;
   t.err << "ddpsim: next: ddpsim predict --workload " << printable(flags.out)
-        << " --cluster hgx-h100 --ranks 8" << printable(sets) << "\n";
+        << " --cluster hgx-h100 --ranks " << (flags.what.ranks.empty() ? "8" : flags.what.ranks)
+        << printable(sets) << "\n";
 }
 
 }  // namespace

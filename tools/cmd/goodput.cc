@@ -22,7 +22,7 @@ using goodput::Recovery;
 
 struct GoodputFlags {
   QuestionFlags question;
-  std::string step, samples, ranks_per_host;
+  std::string step, samples;
   std::string horizon = "30d";
   std::string mtbf_per_gpu, mtbf_per_host;
   std::string failure = "process";
@@ -258,8 +258,8 @@ void read_phases(const GoodputFlags& f, const Trained& t, GoodputAnswer& a) {
 
 GoodputAnswer read(Terminal& terminal, const GoodputFlags& f) {
   Trained t = f.step.empty() ? predicted(terminal, f) : given(f);
-  if (!f.ranks_per_host.empty())
-    t.ranks_per_host = count_of("--gpus-per-host", f.ranks_per_host, 1, 1'000'000);
+  if (const std::string& each = f.question.gpus_per_host; !each.empty())
+    t.ranks_per_host = count_of("--gpus-per-host", each, 1, 1'000'000);
   GoodputAnswer a;
   a.subject = t.subject;
   a.step_from = t.from;
@@ -383,8 +383,6 @@ void add_goodput(Command& app, Terminal& t) {
   add_question_flags(*c, flags->question);
   c->add_option("--step", flags->step, "a step takes this, instead of a prediction; needs --ranks");
   c->add_option("--samples-per-step", flags->samples, "beside --step, of all ranks together");
-  c->add_option("--gpus-per-host", flags->ranks_per_host,
-                "that fail and start together; default: the cluster's, beside --step 8");
   c->add_option("--for", flags->horizon, "how long: 30d (the default), at most 100d");
   add_failure_flags(*c, *flags);
   add_checkpoint_flags(*c, *flags);

@@ -6,112 +6,14 @@
 
 #include "sim/predict/measured_step.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/systems.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 #include "tools/cmd/describe.h"
 #include "tools/cmd/given_program.h"
+#include "tools/cmd/horizon.h"
 
 namespace ddpsim::cli {
 namespace {
-
-// Seconds of all the steps that a prediction plays, each part at its slowest and nothing
-// overlapped.
-double longest_seconds(const Asked& l) {
-  const Workload& w = l.workload->workload;
-  const Profile& p = l.hardware->device->profile;
-  const Plan& plan = l.scenario.plan;
-  double micro_steps = plan.accumulation_steps;
-  double bandwidth = p.memory.bandwidth_bytes_per_s * p.memory.efficiency.low;
-  double compute = 0;
-  auto add = [&](const LayerCost& c) {
-    double peak =
-        p.compute.peak_flops[static_cast<std::size_t>(w.precision)] * p.compute.efficiency[0].low;
-    for (const Range& r : p.compute.efficiency)
-      peak = std::min(peak, p.compute.peak_flops[static_cast<std::size_t>(w.precision)] * r.low);
-    compute += (c.bytes_per_sample * w.batch + c.bytes_fixed) / bandwidth +
-               static_cast<double>(c.kernels) *
-                   static_cast<double>((p.memory.kernel + p.host.launch).ps) / 1e12;
-    if (c.flops_per_sample > 0) compute += c.flops_per_sample * w.batch / peak;
-  };
-  for (const Layer& layer : w.layers) add(layer.forward), add(layer.backward);
-  compute += static_cast<double>((w.times.forward + w.times.backward).ps) / 1e12 * w.times.slow;
-  if (w.times.host)
-    compute += static_cast<double>((w.times.host->forward + w.times.host->backward).ps) / 1e12 *
-               w.times.slow;
-  auto tensors = static_cast<double>(w.tensors.size());
-  auto gradients = static_cast<double>(w.gradient_bytes().count);
-  double buffers = 0;
-  for (const Tensor& b : w.buffers) buffers += static_cast<double>(b.bytes().count);
-  // Optimizer and copies: at most 100 passes over the gradients.
-  double once =
-      static_cast<double>(w.times.optimizer.ps) / 1e12 * w.times.slow + 100 * gradients / bandwidth;
-  double overhead =
-      static_cast<double>((p.host.launch + p.host.hook + p.host.traverse + p.memory.kernel).ps) /
-      1e12 * 10 * tensors;
-  ProgramSize given;
-  if (l.program) {
-    given = size_of(l.program->program, p);
-    compute = given.seconds;
-    overhead = once = 0;
-    gradients = given.bytes;
-    micro_steps = 1;
-  }
-  if (l.scenario.input && l.scenario.input->samples_per_s > 0)
-    compute += w.batch / l.scenario.input->samples_per_s;
-  double slow = 1;
-  for (const auto& [rank, factor] : l.scenario.slow_ranks) slow = std::max(slow, factor);
-  if (l.scenario.jitter) slow *= 1 + 6 * l.scenario.jitter->cv;
-  slow *= predict::straggling(p, l.scenario, Level::Low);
-  if (p.sm_hold.low < 1) slow /= 1 - p.sm_hold.low;
-  double network = 0;
-  if (l.scenario.ranks > 1) {
-    double slowest = 1e18;
-    double latency = 0;
-    for (const topology::Link& link : l.hardware->fabric->links()) {
-      slowest = std::min(slowest, static_cast<double>(link.bandwidth.bits_per_s) / 8);
-      latency = std::max(latency, static_cast<double>(link.latency.ps) / 1e12 * 4);
-    }
-    double efficiency = 1;
-    double start = 0;
-    double correction = 1;
-    double turns =
-        0;  // core time of a message, where all ranks' messages take turns on a few cores
-    for (const auto& [name, t] : p.transports) {
-      efficiency = std::min(efficiency, t.efficiency.low);
-      Duration slowest_step = t.occasions ? t.occasions->latency.high : t.latency;
-      Duration slowest_core = t.occasions ? t.occasions->message_core.high : t.message_core;
-      latency = std::max(latency, static_cast<double>(slowest_step.ps) / 1e12);
-      start = std::max(start, static_cast<double>((t.launch + p.host.collective_launch).ps) / 1e12);
-      if (int cores = l.hardware->cluster.emulated_on_cores; cores > 0)
-        turns = std::max(turns, static_cast<double>(slowest_core.ps) / 1e12 / cores);
-      for (const Knot& k : t.knots) correction = std::max({correction, k.factor, 1 / k.factor});
-    }
-    if (p.reduction_bytes_per_s > 0) slowest = std::min(slowest, p.reduction_bytes_per_s);
-    double bucket = plan.bucket_cap_mb.value_or(25) * 1048576;
-    double collectives = plan.system == System::PytorchDdp
-                             ? std::min(tensors, gradients / bucket + 8) + 4 * micro_steps
-                             : tensors;
-    if (strategy::record_of(plan.system).shards)
-      collectives = 4 * tensors * micro_steps, gradients *= 2 * micro_steps;
-    if (l.program) collectives = given.collectives;
-    network = 2 * (gradients + buffers * micro_steps) / (slowest * efficiency) * correction +
-              collectives * (start + 4 * l.scenario.ranks * (latency + l.scenario.ranks * turns));
-  }
-  double steps = std::max(12, l.scenario.jitter ? l.scenario.jitter->samples + 1 : 0);
-  return steps * (((compute + overhead) * micro_steps + once) * slow + network);
-}
-
-// `longer`: than its Profile says.
-void check_horizon(const Asked& l, const std::string& file, double longer = 1) {
-  constexpr double kHorizonSeconds = 1e6;
-  if (double seconds = longest_seconds(l) * longer; !(seconds <= kHorizonSeconds))
-    throw InputError{file,
-                     fmt::format("the simulated steps may last {:.2g} seconds; ddpsim counts up to "
-                                 "{:.0g} (is a rate too small, a latency too long, "
-                                 "or are there too many accumulation steps or jitter samples?)",
-                                 seconds, kHorizonSeconds)};
-}
 
 constexpr double kMostBytes = 1e9;
 // What a simulation keeps of one message that message_count() counts, as measured with 64 to 256
@@ -465,6 +367,48 @@ void Loader::scale_to_measured(Read& read, Asked& out) {
   out.times = nullptr;
 }
 
+// How many ranks a host has (--gpus-per-host, else all of its devices), and as many hosts as they
+// need where the cluster is one switch and --set does not say how many it has.
+void Loader::place_ranks(Read& read, Asked& out) {
+  const Cluster& c = out.hardware->cluster;
+  Scenario& s = out.scenario;
+  const int devices = c.devices_per_host;
+  int each = devices;
+  const std::string flag = "--gpus-per-host " + read.flags.gpus_per_host;
+  if (!read.flags.gpus_per_host.empty()) {
+    const auto said = parse_integer(read.flags.gpus_per_host);
+    if (!said || *said < 1 || *said > devices)
+      throw InputError{flag, fmt::format("a host of {} has {} devices", c.name, devices)};
+    if (!s.rank_order.empty())
+      throw InputError{flag, "and rank_order both say where ranks are; give one of them"};
+    each = static_cast<int>(*said);
+    if (s.ranks == 0) s.ranks = c.hosts * each;
+  }
+  if (each <= 0 || s.ranks <= 0 || s.ranks > kMaxDevices || !s.rank_order.empty()) return;
+  const int hosts = (s.ranks - 1) / each + 1;
+  const bool sized = read.settings.at(io::Target::Cluster, "/hosts");
+  auto tell = [&](const std::string& says) {
+    std::lock_guard guard(lock_);
+    if (!std::exchange(placed_, true)) err_ << "ddpsim: " << printable(c.name) << ": " << says;
+  };
+  if (hosts > c.hosts && c.pattern == Pattern::Star && !sized) {
+    const std::string set = fmt::format("cluster.hosts={}", hosts);
+    tell(fmt::format("has {} devices; taken with --set {}\n", c.devices(), set));
+    read.settings.add(io::parse_setting(set));
+    out.hardware = hardware(read.place());
+  } else if (hosts > c.hosts && each < devices) {
+    throw InputError{flag, fmt::format("{} ranks need {} hosts, and the cluster has {}", s.ranks,
+                                       hosts, c.hosts)};
+  } else if (hosts < c.hosts && sized && each == devices) {
+    tell(fmt::format("its {} ranks are on {} of {} hosts (--gpus-per-host says how many of each)\n",
+                     s.ranks, hosts, c.hosts));
+  }
+  if (each == devices) return;
+  for (int r = 0; r < s.ranks; ++r) s.rank_order.push_back(r / each * devices + r % each);
+  read.scenario.document["ranks"] = s.ranks;
+  read.scenario.document["rank_order"] = s.rank_order;
+}
+
 Asked Loader::ask(const Choice& choice) {
   using io::Target;
   Read read = this->read(choice);
@@ -482,6 +426,7 @@ Asked Loader::ask(const Choice& choice) {
     out.others.push_back(job.workload_name.empty() ? nullptr : workload(place, job.workload_name));
     job.workload = out.others.back() ? out.others.back()->workload : out.workload->workload;
   }
+  place_ranks(read, out);
   const Cluster& cluster = out.hardware->cluster;
   if (out.scenario.ranks == 0) out.scenario.ranks = cluster.devices();
 
@@ -501,15 +446,7 @@ Asked Loader::ask(const Choice& choice) {
       where = "--ranks " + flags.ranks;
     else if (path.starts_with("/plan") && !flags.plan.empty())
       where = "--plan " + flags.plan;
-    std::string message = problem.message;
-    // The cluster that would be large enough, if it may be: the line to paste.
-    if (path == "/ranks" && out.scenario.ranks > cluster.devices() &&
-        cluster.devices_per_host > 0 && cluster.hosts > 0)
-      if (int hosts =
-              (out.scenario.ranks + cluster.devices_per_host - 1) / cluster.devices_per_host;
-          cluster.pattern == Pattern::Star)
-        message += ": --set cluster.hosts=" + std::to_string(hosts);
-    throw InputError{where, message};
+    throw InputError{where, problem.message};
   };
   if (auto problem = validate(out.scenario, cluster.devices())) fail(problem);
   for (const auto& [name, value] : out.scenario.plan.environment)

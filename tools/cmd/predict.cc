@@ -292,28 +292,15 @@ void check_script(const PredictFlags& flags) {
                        "--ranks and --set beside it"};
 }
 
-// The job that the script sees has as many ranks as the one that is predicted. A cluster on one
-// switch gets as many hosts as that takes, unless --set says how many it has.
-int ranks_of_script(Terminal& t, QuestionFlags& q) {
+// The job that the script sees has as many ranks as the one that is predicted.
+int ranks_of_script(Terminal& t, const QuestionFlags& q) {
   if (q.cluster.empty())
     throw InputError{"--cluster", "no cluster given; name one (ddpsim list clusters)"};
+  if (!q.ranks.empty()) return parse_ranks(q.ranks);
   std::vector<std::string> sets;
-  bool sized = false;
   for (const std::string& set : q.sets)
-    if (io::Setting s = io::parse_setting(set); s.target == io::Target::Cluster) {
-      sets.push_back(set);
-      sized = sized || s.path.front() == "hosts";
-    }
-  Cluster cluster = load_cluster(t, q.cluster, sets);
-  if (q.ranks.empty()) return cluster.devices();
-  int ranks = parse_ranks(q.ranks);
-  int each = cluster.devices_per_host;
-  if (ranks > cluster.devices() && cluster.pattern == Pattern::Star && each > 0 && !sized) {
-    q.sets.push_back(fmt::format("cluster.hosts={}", (ranks + each - 1) / each));
-    tell(t, q.cluster,
-         {fmt::format("has {} devices; taken with --set {}", cluster.devices(), q.sets.back())});
-  }
-  return ranks;
+    if (io::parse_setting(set).target == io::Target::Cluster) sets.push_back(set);
+  return load_cluster(t, q.cluster, sets).devices();
 }
 
 // The workload is what the script trains; the loader takes what it gave its wrapper.

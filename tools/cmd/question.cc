@@ -136,6 +136,8 @@ void add_question_flags(Command& c, QuestionFlags& f) {
                "devices name")
       ->allow_extra_args(false);
   c.add_option("--ranks", f.ranks, "number of ranks; default: all devices of the cluster");
+  c.add_option("--gpus-per-host", f.gpus_per_host,
+               "ranks of each host, which may have more GPUs; default: all of them");
   c.add_option("--set", f.sets,
                "PATH=VALUE, repeatable: bucket_cap_mb=50, cluster.hosts=16, workload.batch=64, "
                "slow_ranks.3=1.5, or a variable of NCCL: NCCL_ALGO=ring")

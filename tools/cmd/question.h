@@ -22,6 +22,7 @@ struct QuestionFlags {
   std::string plan;
   std::vector<std::string> profiles;
   std::string ranks;
+  std::string gpus_per_host;  // empty: all of a host's devices
   std::string
       layers;  // measured Run whose layer profile replaces the workload's times; empty: its own
   std::string measured_step;  // of one device by itself; empty: the scenario's, if it has one
