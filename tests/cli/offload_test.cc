@@ -164,7 +164,7 @@ TEST(QgzCommand, AnswersAndRefuses) {
                 {"zero_quantized_gradients=true", "step "});
   expect_answer(about({"explain"}, {kOn, kHalf, kMasters, kHosts}, padded), {"step "});
   expect_answer(
-      about({"predict", "--fidelity", "message"}, {kOn, kHalf, kMasters, kHosts}, "resnet50"),
+      about({"predict", "--fidelity", "message"}, {kOn, kHalf, kMasters, kHosts}, "vgg16"),
       {"step "});
   expect_answer(about({"show", "program"}, {kOn, kHalf, kMasters, kHosts}, padded),
                 {"quantize_gradient/bucket.", "all_to_all/bucket.", "all_to_all/scales.",

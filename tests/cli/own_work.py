@@ -160,7 +160,7 @@ class Law(Case):
         """Of script.py, as it runs."""
         env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
-            ["/usr/bin/python3", COUNTED, "script.py", str(RANKS), "seen.json", "recorded.json"],
+            ["python3", COUNTED, "script.py", str(RANKS), "seen.json", "recorded.json"],
             cwd=self.folder, env=env, capture_output=True, text=True, timeout=250,
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)

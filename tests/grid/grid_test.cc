@@ -1,7 +1,7 @@
 // Every shipped workload on every shipped cluster by every plan: a question ends in an answer or in
 // a sentence.
 //
-//   DDPSIM_GRID_N=0         all questions; default: 500 of them
+//   DDPSIM_GRID_N=0         all questions; default: 500 of them, and of ZeRO-3 all
 //   DDPSIM_GRID_SEED=7      which ones; default: the commit says it
 //   DDPSIM_GRID_PART=2/9    the second of nine parts of them
 //   DDPSIM_GRID_ONLY=1234   one question alone
@@ -42,6 +42,11 @@ std::string text_of(const cli::Choice& c) {
 std::int64_t from_environment(const char* name, std::int64_t otherwise) {
   const char* text = std::getenv(name);
   return text ? parse_integer(text).value_or(otherwise) : otherwise;
+}
+
+// How many questions; 0: all.
+std::size_t asked() {
+  return static_cast<std::size_t>(from_environment("DDPSIM_GRID_N", 500));
 }
 
 // Of the commit that the tree is at; where no git tells one, always the same.
@@ -186,10 +191,9 @@ void ask_all(const Choices& questions, const std::string& which) {
 TEST(Grid, EveryQuestionEndsInAnAnswerOrASentence) {
   const Choices all = all_questions();
   ASSERT_GT(all.size(), 20'000u);
-  const auto n = static_cast<std::size_t>(from_environment("DDPSIM_GRID_N", 500));
   const std::uint64_t s = seed();
-  const bool some = n > 0 && n < all.size();
-  ask_all(part_of(some ? some_of(all, n, s) : all),
+  const bool some = asked() > 0 && asked() < all.size();
+  ask_all(part_of(some ? some_of(all, asked(), s) : all),
           some ? "of seed " + std::to_string(s) : "of all");
 }
 
@@ -219,8 +223,7 @@ std::vector<std::string> bounds_of(const strategy::KnobRecord& knob) {
 
 // One by one, on one host and on two.
 TEST(Grid, EveryKnobAtItsBoundsEndsInAnAnswerOrASentence) {
-  const std::string workload =
-      from_environment("DDPSIM_GRID_N", 500) > 0 ? "mlp784-50-10" : "gpt2-small";
+  const std::string workload = asked() > 0 ? "mlp784-50-10" : "gpt2-small";
   Choices all;
   for (const NamedPlan& plan : plans())
     for (const strategy::KnobRecord& knob : plan.system->knobs)

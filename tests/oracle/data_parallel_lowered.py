@@ -9,6 +9,7 @@ step: flat copies, broadcasts, forward, gathering, loss, backward, sums, accumul
 optimizer, in the host's order and with bytes; and how much longer its host and its loss take than
 those of one replica. Nobody has recorded nn.DataParallel: it needs GPUs.
 """
+import functools
 import json
 import sys
 from pathlib import Path
@@ -161,9 +162,11 @@ def lowered(step, arrival):
     return out
 
 
-def times(ddpsim, s):
+@functools.cache
+def times(ddpsim, workload, sets):
     """Of one replica by itself the device of loss; of two the host from forward to the launch of
     what follows, and how much more of it there is for three: one forward, and one launch."""
+    s = {"workload": workload, "set": sets}
     one, two, three = (program(ddpsim, {**s, "ranks": n})["steps"][-1] for n in (1, 2, 3))
     loss = [o for o in one["ops"] if o["op"].split("/")[-1] in ("loss", "loss_backward")]
     two, three = host_of_forward(two), host_of_forward(three)
@@ -188,7 +191,7 @@ def host_of_forward(step):
 def differences(ddpsim, s, p=None):
     w = json.loads((ROOT / "workloads" / f"{s['workload']}.json").read_text())
     p = p or program(ddpsim, s)
-    one, host, more = times(ddpsim, s)
+    one, host, more = times(ddpsim, s["workload"], tuple(s.get("set", ())))
     step = p["steps"][-1]
     mine = lowered(step, len(w["arrival"]))
     for event in mine:

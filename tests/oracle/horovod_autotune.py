@@ -103,38 +103,38 @@ def kernel(a, b, length, height):
     return height**2 * math.exp(-0.5 / length**2 * squared)
 
 
-def solved(matrix, right):
-    """Gauss with pivots."""
+def inverted(matrix):
+    """Gauss and Jordan, with pivots."""
     n = len(matrix)
-    rows = [list(row) + [right[i]] for i, row in enumerate(matrix)]
+    rows = [[*row, *(float(i == j) for j in range(n))] for i, row in enumerate(matrix)]
     for i in range(n):
         pivot = max(range(i, n), key=lambda r: abs(rows[r][i]))
         rows[i], rows[pivot] = rows[pivot], rows[i]
-        for r in range(i + 1, n):
-            factor = rows[r][i] / rows[i][i]
-            for c in range(i, n + 1):
-                rows[r][c] -= factor * rows[i][c]
-    out = [0.0] * n
-    for i in reversed(range(n)):
-        out[i] = (rows[i][n] - sum(rows[i][c] * out[c] for c in range(i + 1, n))) / rows[i][i]
-    return out
+        mine = rows[i] = [v / rows[i][i] for v in rows[i]]
+        for r in range(n):
+            if r != i:
+                factor = rows[r][i]
+                rows[r] = [a - factor * b for a, b in zip(rows[r], mine)]
+    return [row[n:] for row in rows]
 
 
 @functools.lru_cache(4)
-def weights(xs, ys, length, height, noise):
-    """(the matrix between the known points, what it makes of their scores)"""
-    k = [
-        [kernel(a, b, length, height) + (noise**2 if i == j else 0) for j, b in enumerate(xs)]
-        for i, a in enumerate(xs)
-    ]
-    return k, solved(k, ys)
+def between(xs, length, height, noise):
+    """The inverse of the matrix between the known points."""
+    return inverted(
+        [
+            [kernel(a, b, length, height) + (noise**2 if i == j else 0) for j, b in enumerate(xs)]
+            for i, a in enumerate(xs)
+        ]
+    )
 
 
 def posterior(x, xs, ys, length, height, noise=NOISE):
-    k, weight = weights(tuple(map(tuple, xs)), tuple(ys), length, height, noise)
+    inverse = between(tuple(map(tuple, xs)), length, height, noise)
     ks = [kernel(a, x, length, height) for a in xs]
-    mean = sum(a * b for a, b in zip(ks, weight))
-    variance = height**2 + 1e-8 - sum(a * b for a, b in zip(ks, solved(k, ks)))
+    weight = [sum(a * b for a, b in zip(row, ks)) for row in inverse]
+    mean = sum(a * b for a, b in zip(weight, ys))
+    variance = height**2 + 1e-8 - sum(a * b for a, b in zip(ks, weight))
     return mean, math.sqrt(max(variance, 0))
 
 

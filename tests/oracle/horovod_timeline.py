@@ -180,12 +180,13 @@ def main(argv):
     found, steps = [], 0
     for file in files:
         recording = recorded_orders.load(file)
-        for gpu, closed in ((False, True), (True, True), (False, False)):
-            told, run, error = imported(argv[1], written(recording, gpu, closed=closed))
-            problem = error or differences(recording, told, run)
+        # A file of a run that was killed ends elsewhere, and is otherwise the first.
+        for gpu, closed, most in ((False, True, None), (True, True, None), (False, False, 5)):
+            told, run, error = imported(argv[1], written(recording, gpu, most, closed))
+            problem = error or differences(recording, told, run, most)
             if problem:
                 found.append(f"{file.name} gpu={gpu} closed={closed}: {problem}")
-            steps += len(recording["steps"])
+            steps += len(recording["steps"][:most])
     for f in found[:5]:
         print(f[:2000])
     print(

@@ -22,19 +22,20 @@ Written from torch/distributed/algorithms/join.py and torch/nn/parallel/distribu
    rank of those that joined last), and a broadcast of the model from that: of each type parameters
    and buffers together.
 """
+import importlib.util
 import json
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/oracle"), str(ROOT / "tests/support")]
 import apex_lowered
+from forked import Forks
 from lowered import Planted, first_difference, judge, shown
 
-ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "tests/oracle/scripts/uneven_inputs.py"
 MIB = 1 << 20
 SIZES = {"float32": 4, "int64": 8}
@@ -261,7 +262,7 @@ def real_question(knobs):
             "knobs": knobs}
 
 
-def run_ranks(inputs, knobs, folder):
+def run_ranks(forks, inputs, knobs, folder):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -269,32 +270,31 @@ def run_ranks(inputs, knobs, folder):
     for rank in range(len(inputs)):
         env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(len(inputs)),
                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        command = [sys.executable, str(SCRIPT), f"{folder}/log", json.dumps(inputs),
-                   json.dumps(knobs)]
-        ranks.append(subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL))
-    if any([r.wait(timeout=300) for r in ranks]):
-        raise SystemExit(f"{inputs} {knobs}: a rank failed")
+        command = [SCRIPT, f"{folder}/log", json.dumps(inputs), json.dumps(knobs)]
+        ranks.append(forks.start(command, env, folder))
+    for status, said in [r.result(timeout=300) for r in ranks]:
+        if status:
+            raise SystemExit(f"{inputs} {knobs}: a rank failed: {said}")
     return [json.loads(Path(f"{folder}/log.{r}").read_text()) for r in range(len(inputs))]
 
 
 def real():
-    try:
-        import torch
-    except ImportError:
+    if importlib.util.find_spec("torch") is None:
         print("no PyTorch here")
         return 77
     bad = 0
-    for inputs, knobs in real_cases():
-        theirs = [e[1:3] for e in training(real_question(knobs), inputs)]
-        with tempfile.TemporaryDirectory() as folder:
-            logs = run_ranks(inputs, knobs, folder)
-        for rank, log in enumerate(logs):
-            found = first_difference(log, theirs)
-            bad += bool(found)
-            if found:
-                print(f"rank {rank} of inputs {inputs}, {knobs}:", *found)
-        print(f"inputs {inputs}, {knobs}: {len(theirs)} collectives of each rank")
-    print(f"PyTorch {torch.__version__}:", f"{bad} ranks differ" if bad else "all as the facts say")
+    with Forks(("torch", "torch.distributed")) as forks:
+        for inputs, knobs in real_cases():
+            theirs = [e[1:3] for e in training(real_question(knobs), inputs)]
+            with tempfile.TemporaryDirectory() as folder:
+                logs = run_ranks(forks, inputs, knobs, folder)
+            for rank, log in enumerate(logs):
+                found = first_difference(log, theirs)
+                bad += bool(found)
+                if found:
+                    print(f"rank {rank} of inputs {inputs}, {knobs}:", *found)
+            print(f"inputs {inputs}, {knobs}: {len(theirs)} collectives of each rank")
+    print("PyTorch:", f"{bad} ranks differ" if bad else "all as the facts say")
     return 1 if bad else 0
 
 

@@ -16,7 +16,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "tests/cli")]
+import warm_python  # noqa: E402
 from forked import Forks  # noqa: E402
 
 RECORDER = ROOT / "tools/python/ddpsim_record_program.py"
@@ -406,7 +407,10 @@ def main():
     if importlib.util.find_spec("torch") is None or importlib.util.find_spec("torchvision") is None:
         print("skipped: no PyTorch, or no torchvision")
         return 77
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, warm_python.folder() as warm:
+        os.environ["PATH"] = f"{warm}:{os.environ['PATH']}"
+        # What is freed is kept: recognising tensors makes and frees many large ones.
+        os.environ.update(MALLOC_MMAP_THRESHOLD_=str(1 << 25), MALLOC_TRIM_THRESHOLD_=str(1 << 30))
         against_lowered(sys.argv[1], Path(temporary))
         of_frozen(sys.argv[1], Path(temporary))
         of_other_systems(sys.argv[1], Path(temporary))

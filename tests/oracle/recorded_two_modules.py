@@ -19,12 +19,15 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from forked import Forks  # noqa: E402
+
 SCRIPT = ROOT / "tests/oracle/scripts/two_modules.py"
 RECORDER = ROOT / "tools/python/ddpsim_record_program.py"
 UPDATES = {"gan": 2, "critic": 4, "towers": 1}
 
 
-def run_ranks(what, folder):
+def run_ranks(forks, what, folder):
     """What both ranks launched, step by step: [elements, names]."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -34,9 +37,10 @@ def run_ranks(what, folder):
     for rank in range(2):
         env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                "MASTER_PORT": str(port), "TWO_MODULES_LOG": str(log)}
-        ranks.append(subprocess.Popen([sys.executable, str(SCRIPT), what], env=env))
-    if any(r.wait(timeout=240) for r in ranks):
-        raise SystemExit(f"{what}: a rank failed")
+        ranks.append(forks.start([SCRIPT, what], env, folder))
+    for status, said in [r.result(timeout=240) for r in ranks]:
+        if status:
+            raise SystemExit(f"{what}: a rank failed: {said}")
     first, second = (json.loads(Path(f"{log}.{rank}").read_text()) for rank in range(2))
     if first != second:
         raise SystemExit(f"{what}: the ranks launched different buckets")
@@ -50,13 +54,12 @@ def run_ranks(what, folder):
     return steps
 
 
-def record(what, folder):
+def record(forks, what, folder):
     out = Path(folder) / f"{what}.program.json"
-    subprocess.run(
-        [sys.executable, str(RECORDER), "--ranks", "2", "--updates", str(UPDATES[what]), "--out",
-         str(out), str(SCRIPT), what],
-        check=True, capture_output=True,
-    )
+    asked = [RECORDER, "--ranks", 2, "--updates", UPDATES[what], "--out", out, SCRIPT, what]
+    status, said = forks.start(asked, dict(os.environ), folder).result()
+    if status:
+        raise SystemExit(f"{what}: {said}")
     return out, json.loads(out.read_text())
 
 
@@ -67,9 +70,9 @@ def reductions(step):
     ]
 
 
-def differences(what, ddpsim, folder):
-    real = run_ranks(what, folder)
-    path, program = record(what, folder)
+def differences(forks, what, ddpsim, folder):
+    real = run_ranks(forks, what, folder)
+    path, program = record(forks, what, folder)
     found = []
     if len(program["steps"]) != len(real):
         found.append(f"{len(program['steps'])} steps, and {len(real)} in reality")
@@ -99,9 +102,10 @@ def main():
         print("no PyTorch here")
         return 77
     bad = 0
-    with tempfile.TemporaryDirectory() as folder:
+    ddpsim = str(Path(sys.argv[1]).resolve())
+    with tempfile.TemporaryDirectory() as folder, Forks(("torch", "torch.distributed")) as forks:
         for what in UPDATES:
-            found, real = differences(what, sys.argv[1], folder)
+            found, real = differences(forks, what, ddpsim, folder)
             bad += bool(found)
             print(f"{what}: {sum(map(len, real))} reductions in {len(real)} steps of two modules,",
                   "as launched" if not found else "\n  ".join(["different:"] + found))

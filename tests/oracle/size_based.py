@@ -28,6 +28,9 @@ except ImportError:
     sys.exit(77)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "tests/python"), str(ROOT / "tools/python")]
+from executed_steps import quick_weights  # noqa: E402
+
 RANKS = 8
 
 REAL = [  # workload, torchvision's name, side of the image, min_num_params
@@ -107,13 +110,14 @@ class Model(nn.Module):
 def real(wrap, name, side, least):
     import torchvision
 
-    model = getattr(torchvision.models, name)(weights=None).eval()
+    with quick_weights():
+        model = getattr(torchvision.models, name)(weights=None).eval().to("meta")
     lists = [n for n, m in model.named_modules() if isinstance(m, (nn.ModuleList, nn.ModuleDict))]
     model.__class__ = type("Real", (Model, type(model)), {})
     units = wrapped(wrap, model, least)
     Unit.entered = []
     with torch.no_grad():
-        model(torch.zeros(1, 3, side, side))
+        model(torch.zeros(1, 3, side, side, device="meta"))
     return units, ["root", *Unit.entered], ",".join(lists) or "none"
 
 

@@ -21,8 +21,9 @@ except ImportError as missing:
     sys.exit(77)
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools/python"))
+sys.path[:0] = [str(ROOT / "tools/python"), str(ROOT / "tests/python")]
 import describe_models  # noqa: E402
+from executed_steps import quick_weights  # noqa: E402
 
 MODELS = (
     "resnet18",
@@ -63,8 +64,8 @@ def of_images(model, batch):
 
 
 def executed(name):
-    torch.manual_seed(0)
-    model = getattr(torchvision.models, name.replace("-", "_"))().train()
+    with quick_weights():
+        model = getattr(torchvision.models, name.replace("-", "_"))().train()
     return of_images(model, 2) - of_images(model, 1)
 
 

@@ -4,7 +4,7 @@ data, whatever device was asked for.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import ddpsim_op_costs as costs
 import torch
@@ -30,7 +30,7 @@ class WithoutMemory(TorchDispatchMode):
         return self.run(func, args, kwargs or {})
 
     def run(self, func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
-        given = list(tensors_in([list(args), kwargs]))
+        given = tensors_of(args, kwargs)
         name = costs.base_name(func)
         if not given:
             if name == "detach":  # 1.13 unwraps wrapped numbers on their way here
@@ -44,7 +44,8 @@ class WithoutMemory(TorchDispatchMode):
             first = args[0] if args else None
             if name.endswith("_") and isinstance(first, Tensor) and first.device.type != "meta":
                 return first  # small and real: its values are not known any more
-            args, kwargs = tree_map(on_meta, args), tree_map(on_meta, kwargs)
+            if any(t.device.type != "meta" and t.dim() for t in given):
+                args, kwargs = tree_map(on_meta, args), tree_map(on_meta, kwargs)
             return without_kernel(name, func, args, kwargs)
         device = kwargs.get("device")
         if device is not None and torch.device(device).type not in ("cpu", "meta"):
@@ -71,6 +72,17 @@ class WithoutMemory(TorchDispatchMode):
         if all(real) and not (kwargs.get("device") and torch.device(kwargs["device"]) == META):
             return func(*args, **{**kwargs, "device": torch.device("cpu"), "pin_memory": None})
         return out
+
+
+def tensors_of(args: Any, kwargs: Dict[str, Any]) -> List[Tensor]:
+    """Of an operator's arguments."""
+    out: List[Tensor] = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            out.append(value)
+        elif isinstance(value, (tuple, list, dict)):
+            out += tensors_in(value)
+    return out
 
 
 def func_aliases(func: Any) -> bool:

@@ -311,20 +311,24 @@ class Recorder:
         number = {n: i for i, n in enumerate(self.named)}
         out, at, unknown, peaks = [], 0, 0, {}
         while at < flat.numel():
+            last = number[out[-1]] if out else None
+            hit = ""
             for of_step, candidates in ((True, gradients), (False, states)):
-                hits = [
-                    n
-                    for n, t in candidates
-                    if t is not None and n not in out and alike(flat, at, t, peaks)
-                ]
-                if hits:
+                if last is not None:
+                    candidates = sorted(candidates, key=lambda c: abs(number[c[0]] - last))
+                for n, t in candidates:
+                    if t is None or n in out or not alike(flat, at, t, peaks):
+                        continue
+                    # One element is a factor of any other: it is one only where nothing larger is.
+                    larger = self.named[n].numel() > 1
+                    hit = n if larger else hit or n
+                    if larger:
+                        break
+                if hit:
                     break
-            if not hits:
+            if not hit:
                 unknown = flat.numel() - at
                 break
-            # One element is a factor of any other: it is one only where nothing larger is.
-            larger = [n for n in hits if self.named[n].numel() > 1] or hits
-            hit = min(larger, key=lambda n: abs(number[n] - number[out[-1]])) if out else larger[0]
             out.append(hit)
             if of_step:
                 self.taken.add(hit)
@@ -356,12 +360,16 @@ def alike(flat, at, tensor, peaks):
     if factor == 0:
         return False
 
-    def same(x, y):
-        off = (x.double() - factor * y.double()).abs()
-        return bool((off <= tolerance * abs(factor * largest)).all())
+    most = tolerance * abs(factor * largest)
 
-    some = max(1, n // 64)  # most differ in the first few
-    return same(a[::some], t[::some]) and same(a, t)
+    def near(k):
+        return abs(float(a[k]) - factor * float(t[k])) <= most
+
+    def same(x, y):
+        return bool(((x.double() - factor * y.double()).abs() <= most).all())
+
+    # Most differ in the first few.
+    return all(map(near, range(0, n, max(1, n // 8)))) and same(a, t)
 
 
 def flatten(tensors):

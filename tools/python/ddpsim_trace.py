@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 import ddpsim_op_costs as costs
 import torch
 from ddpsim_capture import CaptureError, tensors_in
-from ddpsim_meta import META, WithoutMemory, func_aliases
+from ddpsim_meta import META, WithoutMemory, func_aliases, tensors_of
 from ddpsim_op_costs import Cost
 from ddpsim_recurrent import RecurrentLayers
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ LOSS = "loss"  # what is computed outside of the model
 
 
 def storage_of(t: Tensor) -> Any:
-    return t.untyped_storage() if hasattr(t, "untyped_storage") else t.storage()
+    return t.untyped_storage() if hasattr(t, "untyped_storage") else t._storage()
 
 
 def key_of(t: Tensor) -> int:
@@ -138,7 +138,7 @@ class Tracer(WithoutMemory):
     def run(self, func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
         self.drain()
         name = costs.base_name(func)
-        given = list(tensors_in([list(args), kwargs]))
+        given = tensors_of(args, kwargs)
         before = [key_of(t) for t in given]
         out = super().run(func, args, kwargs)
         made = list(tensors_in(out))

@@ -1,16 +1,19 @@
-"""Rows of calib/published/sharded as questions, and ddpsim's answers: for tools/sharded_report."""
+"""Rows of calib/published/sharded as questions, and ddpsim's answers: for tools/sharded_report and
+tools/known_errors."""
 
 import csv
 import io
 import os
 import subprocess
 import sys
-from collections import defaultdict
+import tempfile
+from collections import Counter, defaultdict
 from pathlib import Path
 
-from published_rows import NotPredicted, number, question_of
+from published_rows import NotPredicted, number, question_of, rows_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+STEPS = ROOT / "calib/published/sharded/steps.csv"
 
 # What joins the hosts, by the beginning of what a row says of its cluster; a cluster that is not
 # here is known inside a host alone. Leonardo: leonardo-supercomputer.cineca.eu/hpc-system (four
@@ -146,3 +149,18 @@ def predictions(ddpsim, folder, questions):
         paths = [key[0] for key in asked]
         said |= zip(((group, key) for key in asked), sweep(ddpsim, list(asked.values()), paths))
     return [said[key] for key in keys]
+
+
+def answered(ddpsim):
+    """([(question, measured seconds, ddpsim's answer)], rows in all, {why: rows not predicted})."""
+    questions, left_out = [], Counter()
+    rows = rows_of(STEPS)
+    for row in rows:
+        try:
+            q = steps_question(row)
+            questions.append((q, measured_seconds(q.row)))
+        except NotPredicted as why:
+            left_out[str(why)] += 1
+    with tempfile.TemporaryDirectory() as folder:
+        said = predictions(ddpsim, folder, [q for q, _ in questions])
+    return [(q, seconds, a) for (q, seconds), a in zip(questions, said)], len(rows), left_out
