@@ -377,6 +377,19 @@ TEST(Gates, HoldATaskUntilTheControllerReleasesIt) {
   EXPECT_EQ(t.end[b].ps, 12);
 }
 
+// The controller hears of what ends at one time in the order in which it began its work.
+TEST(Gates, WhatEndsTogetherIsToldInTheOrderOfItsBeginning) {
+  OneLink s({1, 0, 0});
+  std::vector<TaskId> tasks;
+  for (int k = 0; k < 5; ++k) {
+    tasks.push_back(s.task(0, 10));
+    s.g.notify(tasks.back());
+  }
+  Policy p;
+  execute(s.g, {&p, &Policy::on_end});
+  EXPECT_EQ(p.seen, tasks);
+}
+
 TEST(Gates, ComeOnTopOfEdges) {
   TaskGraph g;
   TaskId a = g.add_fixed({5}), late = g.add_fixed({9}), b = g.add_fixed({1});
