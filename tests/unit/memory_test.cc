@@ -265,6 +265,8 @@ TEST(Memory, SaysWhatDoesNotFitAndWhatWould) {
   predict::Memory m = job.memory();
   EXPECT_FALSE(m.fits());
   EXPECT_GT(m.device_low, m.capacity);
+  EXPECT_LT(m.device_low, m.device);
+  EXPECT_LT(m.device, m.device_high);
   std::vector<predict::Fit> fits = predict::what_fits(job.question());
   ASSERT_FALSE(fits.empty());
   for (const predict::Fit& f : fits) EXPECT_LE(f.device, m.capacity) << f.change;

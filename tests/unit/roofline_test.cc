@@ -105,6 +105,17 @@ TEST(StepTimesOf, ACpuHaveNoHostTimes) {
   EXPECT_FALSE(step_times(one_layer(KernelClass::Memory, {0, 1, 1, 1}), p, Level::Mid).host);
 }
 
+TEST(StepTimesOf, HostsOfADatasheetAreSlowestAtTheLowEnd) {
+  Profile p = profile();
+  const Workload w = one_layer(KernelClass::Gemm, {1e7, 0, 0, 1});
+  auto launch = [&](Level level) { return step_times(w, p, level).host->forward.ps; };
+  EXPECT_EQ(launch(Level::Mid), 3'000'000);
+  EXPECT_EQ(launch(Level::Low), 4'800'000);
+  EXPECT_EQ(launch(Level::High), 2'100'000);
+  p.host.basis = Evidence::Measured;
+  EXPECT_EQ(launch(Level::Low), 3'000'000);
+}
+
 TEST(StepTimesOf, ACapturedWorkloadAreItsOwn) {
   Workload w = test::layered(3, 64, kMillisecond, kMillisecond * 2);
   StepTimes t = step_times(w, profile(), Level::Low);
