@@ -410,6 +410,15 @@ TEST(Zero, ABucketThatIsExactlyFullIsReducedOnce) {
   }
 }
 
+// 1,000 elements of three ranks: a rank keeps 334 of them.
+TEST(Zero, AShardOfABucketIsRoundedUp) {
+  const Listed l(test::layered(1, 4000, kMillisecond, kMillisecond), zero(2), 3);
+  std::int64_t made = 0;
+  for (const MemoryChange& c : l.steady().memory)
+    if (c.holds == Holds::Gradients && c.bytes > 0) made += c.bytes;
+  EXPECT_EQ(made, 4000 + 4 * 334);
+}
+
 // partitioned_param_coordinator.py looks ahead while it has fewer elements than the limit.
 TEST(Zero, APrefetchThatIsExactlyFullTakesNoMore) {
   Plan p = gathering_twice();
