@@ -1,10 +1,14 @@
 // Questions that are too large are refused in a sentence, at once; long ones say how long they
 // last.
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "sim/io/files.h"
 #include "tests/support/support.h"
 #include "tools/cmd/progress.h"
 
@@ -21,6 +25,30 @@ TEST(Size, MessagesThatTakeMoreThanAGigabyteAreRefused) {
   expect_answer({"predict", "--workload", "mlp-cpu", "--cluster", "testbed-star", "--set",
                  "backend=tcp", "--set", "cluster.hosts=16", "--fidelity", "message"},
                 {"16 ranks"});
+}
+
+TEST(Size, MoreTensorsThanHorovodsNegotiationHasRoomForAreRefused) {
+  io::Json w = io::parse_json(io::read_file(source_path("workloads/mlp784-50-10-cpu.json")), "w");
+  const std::size_t most = 44'000;
+  io::Json tensors = io::Json::array();
+  io::Json arrival = io::Json::array();
+  io::Json ready = io::Json::array();
+  for (std::size_t i = 0; i <= most; ++i) {
+    tensors.push_back({{"name", "p" + std::to_string(i)}, {"shape", {1}}, {"dtype", "float32"}});
+    arrival.push_back(i);
+    ready.push_back(i);
+  }
+  w["tensors"] = tensors;
+  w["arrival"] = arrival;
+  w["times"] = {
+      {"forward_ps", most}, {"backward_ps", most}, {"optimizer_ps", 1}, {"ready_ps", ready}};
+  for (const char* key : {"layers", "buffers"}) w.erase(key);
+  const std::string file =
+      testing::TempDir() + "ddpsim_tensors_" + std::to_string(::getpid()) + ".json";
+  std::ofstream(file) << w.dump();
+  expect_refusal({"predict", "--workload", file, "--cluster", "ethernet-10g", "--plan", "horovod"},
+                 "has 44001 tensors");
+  std::filesystem::remove(file);
 }
 
 TEST(Elapsed, IsToldOnATerminalAfterAWhileAndIsGoneAtTheEnd) {
