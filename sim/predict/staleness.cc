@@ -20,6 +20,8 @@ WindowOfTime window_of(const Simulation& s) {
     w.since = std::max(w.since, s.steps.front().of_class[c].second);
     w.until = std::min(w.until, s.steps.back().of_class[c].second);
   }
+  // Where one had not ended a step when another had ended all of its: from the beginning.
+  if (w.until <= w.since) w.since = TimePoint{0};
   w.since.ps += (w.until - w.since).ps / 2;
   return w;
 }
@@ -35,6 +37,23 @@ int steps_apart(const std::vector<RankClass>& classes, std::int64_t staleness) {
   }
   const auto bound = std::clamp<std::int64_t>(staleness, 0, kMostOfBound);
   return static_cast<int>((kSteps + kOfBound * static_cast<int>(bound)) * slow / fast);
+}
+
+std::optional<int> steps_to_meet(const Simulation& s) {
+  const auto& first = s.steps.front().of_class;
+  const auto& last = s.steps.back().of_class;
+  TimePoint begun{0};
+  TimePoint quick = last.front().second;
+  TimePoint slow = quick;
+  for (std::size_t c = 0; c < last.size(); ++c) {
+    begun = std::max(begun, first[c].second);
+    quick = std::min(quick, last[c].second);
+    slow = std::max(slow, last[c].second);
+  }
+  if (begun < quick || quick.ps <= 0) return {};
+  return static_cast<int>(
+      std::min(1e6, std::ceil(static_cast<double>(s.steps.size()) * static_cast<double>(slow.ps) /
+                              static_cast<double>(quick.ps))));
 }
 
 std::vector<double> counted_of(const Simulation& s) {

@@ -1,6 +1,7 @@
 // Workers that go at their own pace: how fast each is, and how stale what it computes with.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "sim/predict/simulate.h"
@@ -20,6 +21,10 @@ struct Paces {
 // Steps to play so that the slowest of these ends some while the fastest still goes on, and fast
 // ones have come as far ahead as they may.
 int steps_apart(const std::vector<RankClass>& classes, std::int64_t staleness);
+
+// How many steps each rank takes until the slowest is in its last ones; nothing where all were at
+// work together for some of those that were played.
+std::optional<int> steps_to_meet(const Simulation& s);
 
 // How much of each class's step lies in the second half of what is played, until the first worker
 // has no more; a step begins where the one before it of the same class ended. Step after step,

@@ -106,6 +106,15 @@ void play_alone(Played& p, const Question& q, SimulationOptions so, int steady_s
   p.simulation = ended(simulate(p.prepared.program, p.prepared.comm(), q.profile, classes, so));
   p.steps.clear();
   if (apart) {
+    // One may have ended all of its steps before another ended any: it gets as many as it takes.
+    constexpr std::size_t kMostOps = 4'000'000;
+    const std::size_t ops =
+        classes.size() * std::max<std::size_t>(1, p.prepared.program.steady.ops.size());
+    if (const std::optional<int> more = steps_to_meet(p.simulation)) {
+      so.steady_steps =
+          std::min(*more, std::max(so.steady_steps, static_cast<int>(kMostOps / ops)));
+      p.simulation = ended(simulate(p.prepared.program, p.prepared.comm(), q.profile, classes, so));
+    }
     const std::vector<double> weights = counted_of(p.simulation);
     p.paces = paces_of(p.simulation, classes, weights);
     p.step = p.paces->step;

@@ -82,5 +82,17 @@ TEST(RankPlansCommand, RanksEverySystem) {
       {"\"evidence\"", "\"extrapolated\""});
 }
 
+// A worker on the servers' host has ended all of its steps before another ends its first.
+TEST(ParameterServers, AWorkerFarAheadIsPlayedUntilTheOthersAreAtWork) {
+  const io::Json j = json_of({"predict", "--workload", "mlp784-50-10", "--cluster", "testbed-star",
+                              "--plan", "parameter_server"})["summary"];
+  const io::Json& pace = j["workers"]["steps_per_s"];
+  EXPECT_GT(pace[0].get<double>(), 20 * pace[1].get<double>());
+  double all = 0;
+  for (const io::Json& each : pace) all += each.get<double>();
+  EXPECT_NEAR(j["step_ps"].get<double>() * all / 4e12, 1, 1e-6);
+  EXPECT_GT(pace[3].get<double>(), 100);
+}
+
 }  // namespace
 }  // namespace ddpsim::test

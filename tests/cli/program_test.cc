@@ -408,7 +408,7 @@ TEST_F(ProgramCommands, RefuseWhatCannotBePlayed) {
   refused(recorded(), {"--set", "bucket_cap_mb=5"}, "changes what is lowered, and a program is");
   refused(recorded(), {"--set", "workload.batch=5"}, "changes what is lowered, and a program is");
   refused(recorded(), {"--set", "other_jobs=[{\"rank_order\":[2,3]}]"}, "predicted by itself");
-  refused(recorded(), {"--ranks", "64"}, "--ranks 64: ");
+  refused(recorded(), {"--ranks", "64", "--set", "cluster.hosts=4"}, "--ranks 64: ");
   refused(recorded(), {"--compute-scale", "-1"}, "--compute-scale -1: ");
   Outcome o = ddpsim(
       {"predict", "--workload", "cnn-cpu", "--cluster", "testbed-star", "--compute-scale", "2"});

@@ -392,7 +392,7 @@ TEST(Sweep, AWrongQuestionIsNotASweep) {
   };
   for (const Bad& b : {Bad{{"--axis", "bucket_cap_mb=1,2"}, "no workload given"},
                        Bad{{"--workload", "resnet50", "--cluster", "hgx-h100", "--ranks", "99",
-                            "--axis", "bucket_cap_mb=1,2"},
+                            "--set", "cluster.hosts=1", "--axis", "bucket_cap_mb=1,2"},
                            "8 devices"},
                        Bad{{"--workload", "resnet50", "--cluster", "hgx-h100", "--axis",
                             "bucket_cap_mb=1,2", "--html", "/nowhere/x.html"},
@@ -415,9 +415,9 @@ TEST(Sweep, ZippedFieldsChangeTogether) {
 
 // Who wrote an axis reads of the axis, not of --set, and needs no quotes.
 TEST(Sweep, ReasonsNameTheAxis) {
-  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--zip",
-                      "workload.precision=bf16,16,bf16", "--zip", "ranks=4,4,99", "--zip",
-                      "bucket_cap_mb=5,5,-1", "--format", "json"});
+  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--set",
+                      "cluster.hosts=1", "--zip", "workload.precision=bf16,16,bf16", "--zip",
+                      "ranks=4,4,99", "--zip", "bucket_cap_mb=5,5,-1", "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
   io::Json j = io::parse_json(o.out, "stdout");
   const io::Json& reasons = j["data"].back();

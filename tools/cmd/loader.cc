@@ -399,7 +399,7 @@ void Loader::place_ranks(Read& read, Asked& out) {
   } else if (hosts > c.hosts && each < devices) {
     throw InputError{flag, fmt::format("{} ranks need {} hosts, and the cluster has {}", s.ranks,
                                        hosts, c.hosts)};
-  } else if (hosts < c.hosts && sized && each == devices) {
+  } else if (hosts < c.hosts && sized && each == devices && s.other_jobs.empty()) {
     tell(fmt::format("its {} ranks are on {} of {} hosts (--gpus-per-host says how many of each)\n",
                      s.ranks, hosts, c.hosts));
   }
