@@ -55,9 +55,6 @@ double normal(std::uint64_t& state) {
   return sum;
 }
 
-// Operations that are simulated together; more steps than that are played in stretches.
-constexpr std::size_t kMostAtOnce = 4'000'000;
-
 // A rank's compute is slower or faster by one factor for a whole step. Within a step the slowest
 // member of a class is the one that every collective waits for; that the others may start the next
 // step earlier is left out. The first step of a stretch only leads to the next.

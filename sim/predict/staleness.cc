@@ -14,13 +14,18 @@ constexpr double kSameTime = 0.01;  // of a step
 struct WindowOfTime {
   TimePoint since, until;
 };
-WindowOfTime window_of(const Simulation& s) {
+// From when each has ended a step until the first has none left.
+WindowOfTime all_at_work(const Simulation& s) {
   WindowOfTime w{TimePoint{0}, s.steps.back().of_class.front().second};
   for (std::size_t c = 0; c < s.steps.front().of_class.size(); ++c) {
     w.since = std::max(w.since, s.steps.front().of_class[c].second);
     w.until = std::min(w.until, s.steps.back().of_class[c].second);
   }
-  // Where one had not ended a step when another had ended all of its: from the beginning.
+  return w;
+}
+// Its second half; where one had not ended a step when another had ended all, of the whole time.
+WindowOfTime window_of(const Simulation& s) {
+  WindowOfTime w = all_at_work(s);
   if (w.until <= w.since) w.since = TimePoint{0};
   w.since.ps += (w.until - w.since).ps / 2;
   return w;
@@ -40,20 +45,13 @@ int steps_apart(const std::vector<RankClass>& classes, std::int64_t staleness) {
 }
 
 std::optional<int> steps_to_meet(const Simulation& s) {
-  const auto& first = s.steps.front().of_class;
-  const auto& last = s.steps.back().of_class;
-  TimePoint begun{0};
-  TimePoint quick = last.front().second;
-  TimePoint slow = quick;
-  for (std::size_t c = 0; c < last.size(); ++c) {
-    begun = std::max(begun, first[c].second);
-    quick = std::min(quick, last[c].second);
-    slow = std::max(slow, last[c].second);
-  }
-  if (begun < quick || quick.ps <= 0) return {};
+  const auto [since, until] = all_at_work(s);
+  if (since < until || until.ps <= 0) return {};
+  TimePoint slow = until;
+  for (const auto& [begin, end] : s.steps.back().of_class) slow = std::max(slow, end);
   return static_cast<int>(
       std::min(1e6, std::ceil(static_cast<double>(s.steps.size()) * static_cast<double>(slow.ps) /
-                              static_cast<double>(quick.ps))));
+                              static_cast<double>(until.ps))));
 }
 
 std::vector<double> counted_of(const Simulation& s) {

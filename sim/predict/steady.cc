@@ -107,12 +107,10 @@ void play_alone(Played& p, const Question& q, SimulationOptions so, int steady_s
   p.steps.clear();
   if (apart) {
     // One may have ended all of its steps before another ended any: it gets as many as it takes.
-    constexpr std::size_t kMostOps = 4'000'000;
-    const std::size_t ops =
-        classes.size() * std::max<std::size_t>(1, p.prepared.program.steady.ops.size());
     if (const std::optional<int> more = steps_to_meet(p.simulation)) {
-      so.steady_steps =
-          std::min(*more, std::max(so.steady_steps, static_cast<int>(kMostOps / ops)));
+      const std::size_t ops = p.prepared.program.steady.ops.size() * classes.size();
+      const int most = static_cast<int>(kMostAtOnce / std::max<std::size_t>(1, ops));
+      so.steady_steps = std::min(*more, std::max(so.steady_steps, most));
       p.simulation = ended(simulate(p.prepared.program, p.prepared.comm(), q.profile, classes, so));
     }
     const std::vector<double> weights = counted_of(p.simulation);

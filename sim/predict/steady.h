@@ -23,6 +23,9 @@
 
 namespace ddpsim::predict {
 
+// Operations that are simulated together; more steps than that are played in stretches, or not.
+inline constexpr std::size_t kMostAtOnce = 4'000'000;
+
 // What a simulation is made of. Times and prices at one level.
 struct Prepared {
   StepTimes times;

@@ -583,6 +583,11 @@ TEST_F(Answers, GpusOfEachHost) {
             text_of(Args{"predict"} + kHgx + Args{"--ranks", "8", "--gpus-per-host", "4"}));
   EXPECT_TRUE(has(ddpsim(Args{"predict"} + kHgx + Args{"--gpus-per-host", "9"}).err,
                   "--gpus-per-host 9: a host of hgx-h100 has 8 devices"));
+  // Where it places nothing it is no flag that is passed over.
+  for (const Args& other :
+       {Args{"explain", "--op", "all_reduce", "--cluster", "hgx-h100"},
+        Args{"epoch", "--epoch-samples", "1000", "--ranks", "8", "--batch", "32"}})
+    EXPECT_EQ(ddpsim(other + Args{"--gpus-per-host", "4"}).code, 2) << other[0];
   EXPECT_TRUE(has(ddpsim(two + Args{"--gpus-per-host", "4", "--ranks", "16"}).err,
                   "16 ranks need 4 hosts, and the cluster has 2"));
 }

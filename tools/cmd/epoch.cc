@@ -67,6 +67,9 @@ Answer read(Terminal& t, const EpochFlags& f) {
     throw InputError{q.ranks.empty() ? "--ranks" : "--batch",
                      "give --ranks 8 --batch 32, or a workload and a cluster, which say both"};
   } else {
+    if (!q.gpus_per_host.empty())
+      throw InputError{"--gpus-per-host " + q.gpus_per_host,
+                       "places ranks on a cluster; name a workload and a cluster, or leave it out"};
     s.ranks = parse_ranks(q.ranks);
   }
   if (!f.batch.empty()) {

@@ -376,12 +376,9 @@ void Loader::place_ranks(Read& read, Asked& out) {
   int each = devices;
   const std::string flag = "--gpus-per-host " + read.flags.gpus_per_host;
   if (!read.flags.gpus_per_host.empty()) {
-    const auto said = parse_integer(read.flags.gpus_per_host);
-    if (!said || *said < 1 || *said > devices)
-      throw InputError{flag, fmt::format("a host of {} has {} devices", c.name, devices)};
     if (!s.rank_order.empty())
       throw InputError{flag, "and rank_order both say where ranks are; give one of them"};
-    each = static_cast<int>(*said);
+    each = parse_gpus_per_host(read.flags.gpus_per_host, c);
     if (s.ranks == 0) s.ranks = c.hosts * each;
   }
   if (each <= 0 || s.ranks <= 0 || s.ranks > kMaxDevices || !s.rank_order.empty()) return;

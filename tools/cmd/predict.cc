@@ -300,7 +300,9 @@ int ranks_of_script(Terminal& t, const QuestionFlags& q) {
   std::vector<std::string> sets;
   for (const std::string& set : q.sets)
     if (io::parse_setting(set).target == io::Target::Cluster) sets.push_back(set);
-  return load_cluster(t, q.cluster, sets).devices();
+  const Cluster cluster = load_cluster(t, q.cluster, sets);
+  if (q.gpus_per_host.empty()) return cluster.devices();
+  return cluster.hosts * parse_gpus_per_host(q.gpus_per_host, cluster);
 }
 
 // The workload is what the script trains; the loader takes what it gave its wrapper.

@@ -100,6 +100,15 @@ Profile load_profile(const io::Home& home, const std::string& named) {
   return io::read_profile(p.document, p.file);
 }
 
+int parse_gpus_per_host(const std::string& text, const Cluster& cluster) {
+  const auto each = parse_integer(text);
+  if (!each || *each < 1 || *each > cluster.devices_per_host)
+    throw InputError{
+        "--gpus-per-host " + text,
+        fmt::format("a host of {} has {} devices", cluster.name, cluster.devices_per_host)};
+  return static_cast<int>(*each);
+}
+
 int parse_ranks(const std::string& text) {
   auto ranks = parse_integer(text);
   if (!ranks || *ranks > INT32_MAX)
@@ -325,6 +334,9 @@ Hardware load_hardware(const Terminal& t, const QuestionFlags& flags) {
   io::Home home = home_of(t);
   if (flags.cluster.empty())
     throw InputError{"--cluster", "no cluster given; name one (ddpsim list clusters)"};
+  if (!flags.gpus_per_host.empty())
+    throw InputError{"--gpus-per-host " + flags.gpus_per_host,
+                     "places the ranks of a training step; a collective's fill host after host"};
   Settings settings(flags.sets);
   for (const io::Setting& s : settings)
     if (s.target != Target::Cluster && s.target != Target::Profile)

@@ -36,6 +36,8 @@ struct QuestionFlags {
 struct GivenProgram;  // given_program.h
 // The value of --ranks. Throws InputError.
 int parse_ranks(const std::string& text);
+// The value of --gpus-per-host, of this cluster's hosts. Throws InputError.
+int parse_gpus_per_host(const std::string& text, const Cluster& cluster);
 // The value of a flag: a positive number, at most `most`. Throws InputError.
 double parse_positive(const char* flag, const std::string& text, double most);
 // The value of --tolerance, a share of the step; "" = its default, 0.02. Throws InputError.
