@@ -5,12 +5,9 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "sim/collective/messages.h"
 #include "sim/collective/sockets.h"
 #include "sim/model/gpu_name.h"
 #include "sim/model/version.h"
-#include "sim/nccl/fabric/messages.h"
-#include "sim/predict/given_program.h"
 #include "sim/predict/joint_spread.h"
 #include "sim/predict/known_times.h"
 #include "sim/predict/left_out.h"
@@ -188,26 +185,6 @@ LinkUse busiest_link(const Prepared& r, const Question& q, Duration step) {
   return best;
 }
 
-// Tasks that a step list becomes, about: latency, transfer and sum of each message; of each of its
-// segments, where they queue at the links. Messages of rounds end together and are cheap; those of
-// a pipeline's lanes end one by one, and each changes everybody's rates: they count ten times.
-double messages_of(const Prepared& r, const Profile& profile, std::int64_t bytes) {
-  const collective::Pattern& p = r.comm().patterns[collective::kAllReduce];
-  if (p.pipelined) return 30.0 * p.streamed * static_cast<double>(collective::pieces_of(p, bytes));
-  bool segments =
-      r.comm().backend == Backend::Tcp &&
-      std::any_of(r.comm().transports.begin(), r.comm().transports.end(), [&](std::uint8_t t) {
-        return profile.transports.at(r.comm().fabric->transports()[t]).send_buffer.count > 0;
-      });
-  double messages = 0;
-  for (const auto& round : p.rounds)
-    messages += round.times *
-                (round.messages + (segments ? round.moved * static_cast<double>(bytes) /
-                                                  static_cast<double>(collective::kSegmentBytes)
-                                            : 0));
-  return 3 * messages;
-}
-
 // Why this workload's times are none of the question's devices; "" = they may be. An emulated GPU
 // takes as long as the workload says, whatever it was captured on.
 std::string workload_problem(const Workload& w, const Question& q) {
@@ -310,52 +287,6 @@ Problem check(const Question& q, Communicators* known) {
             "emulates them; leave backend out"};
   if (auto p = check_host_memory(q)) return p;
   return check_nccl(q.scenario.plan, q, devices_of(q.scenario), known);
-}
-
-double message_count(const Question& q, const Program* program) {
-  Kept own;
-  Options options = keeping({}, own);
-  options.program = program;
-  Prepared r = prepare(q, Level::Mid, strategy::Steps::SteadyOnly, options);
-  double n = q.scenario.ranks;
-  double total = 0;
-  for (const Op& op : r.program.steady.ops) {
-    if (!is_collective(op.kind)) continue;
-    const collective::Communicator& comm = of_group(r.comm(), op.group);
-    const double groups = n / comm.ranks();
-    if (is_served(op.kind)) {
-      total += n;
-      continue;
-    }
-    if (op.kind.operation == Operation::AllToAll) {  // played as one flow
-      total += 1;
-      continue;
-    }
-    if (comm.nccl && !is_broadcast(op.kind)) {
-      const nccl::Group& g = *comm.nccl;
-      auto choice = nccl::choose(g, op.kind.operation, op.bytes);
-      if (choice && choice->algorithm != nccl::Algorithm::Ring) {
-        total += groups * 40 *
-                 nccl::message_count(g, q.profile, Level::Mid, op.kind.operation, *choice,
-                                     {op.bytes});  // they end one by one, too
-        continue;
-      }
-    }
-    auto segments =
-        static_cast<double>(collective::gloo_segments(op.bytes, q.scenario.ranks).segments);
-    if (!is_broadcast(op.kind) && !r.comm().patterns.empty() &&
-        !r.comm().patterns[collective::kAllReduce].rounds.empty()) {
-      total += messages_of(r, q.profile, op.bytes);
-      continue;
-    }
-    double per_rank = r.comm().backend == Backend::Gloo ? 8 * segments
-                      : r.comm().backend == Backend::Tcp
-                          ? 6 * n
-                          : 2 * comm.ranks() * static_cast<double>(comm.rings.size());
-    total += is_broadcast(op.kind) ? n : n * per_rank;
-  }
-  constexpr double kSteps = 5;  // first, rebuild, three steady ones
-  return kSteps * total;
 }
 
 std::optional<std::pair<int, double>> slowest_rank(const Scenario& s) {
@@ -482,19 +413,6 @@ Prediction predict(const Question& q, const Options& given) {
   for (std::string& left : what_is_left_out(q.workload, q.scenario.plan))
     out.extrapolated.push_back(std::move(left));
   return out;
-}
-
-Fidelity usual_fidelity(const Question& q, const Program* program) {
-  constexpr int kRanks = 64;
-  constexpr double kMessages = 1e6;
-  if (q.scenario.plan.system == System::ParameterServer) return Fidelity::Collective;
-  Backend backend = backend_of(q.scenario.plan, q.fabric.cluster().device);
-  const bool emulated = q.fabric.cluster().emulated_on_cores > 0;
-  bool executed = backend == Backend::Tcp ||
-                  ((backend == Backend::Gloo || backend == Backend::Mpi) && emulated);
-  if (program && !by_message(*program)) return Fidelity::Collective;
-  bool messages = executed && q.scenario.ranks <= kRanks && message_count(q, program) <= kMessages;
-  return messages ? Fidelity::Message : Fidelity::Collective;
 }
 
 }  // namespace ddpsim::predict

@@ -179,8 +179,8 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
 // Options::program.
 double message_count(const Question& q, const Program* program = nullptr);
 
-// Message for backend tcp with up to 64 ranks and a million messages (few ranks leave a ring one
-// after another, and start their next step so: only messages show it), else collective. What a
+// Message for backend tcp with up to 64 ranks and 200,000 messages a step (few ranks leave a ring
+// one after another, and start their next step so: only messages show it), else collective. What a
 // prediction is made with if nobody asks for another.
 Fidelity usual_fidelity(const Question& q, const Program* program = nullptr);
 

@@ -133,6 +133,28 @@ TEST(Memory, OfConvolutionsInFp32HasWinogradsTiles) {
   EXPECT_GT(peak("dgx1-v100"), peak("dgx-a100"));
 }
 
+// What an addition's other reader needs is there until the branch has run: while the layers of a
+// branch go back, the gradient that goes around it waits.
+TEST(Memory, OfABranchHasTheGradientThatGoesAroundIt) {
+  Workload w;
+  for (int k = 0; k < 3; ++k) {
+    Layer l;
+    l.name = "l" + std::to_string(k);
+    l.memory.emplace();
+    for (double& makes : l.memory->makes) makes = 1000;
+    w.layers.push_back(l);
+  }
+  w.batch = 2;
+  const std::int64_t chain = strategy::ModelMemory(w).backward(0, 3).most;
+  EXPECT_EQ(chain, 2 * 2000);  // the gradient of what a layer made, and of what it read
+  w.layers[2].op.kind = "add";
+  EXPECT_EQ(strategy::ModelMemory(w).backward(0, 3).most, chain + 2 * 1000);
+  // An addition before the branch keeps nobody waiting.
+  w.layers[2].op.kind.clear();
+  w.layers[0].op.kind = "add";
+  EXPECT_EQ(strategy::ModelMemory(w).backward(1, 3).most, chain);
+}
+
 TEST(Memory, OfSmallBatchesPeaksInTheOptimizer) {
   Job job("gpt2-small");
   job.w.batch = 1;

@@ -710,6 +710,28 @@ TEST(UsualFidelity, IsMessageForFewRanksOfTcp) {
   EXPECT_EQ(of(8, Backend::Gloo, 4'000), predict::Fidelity::Collective);
 }
 
+// Horovod's reductions are decided while a step is played, and are messages as others' are: 32 GB
+// of them over Gloo took 20 GB and more.
+TEST(UsualFidelity, CountsTheMessagesOfReductionsThatAreDecidedLater) {
+  auto of = [](System system, std::int64_t bytes) {
+    Asked a(one_layer(bytes), 4, Bandwidth{1'000'000'000});
+    a.c.emulated_on_cores = 2;
+    a.s.plan.system = system;
+    a.s.plan.backend = Backend::Gloo;
+    topology::Fabric fabric(a.c);
+    const predict::Question q{a.w, fabric, a.p, a.s};
+    return std::pair{predict::usual_fidelity(q), predict::message_count(q)};
+  };
+  for (const std::int64_t bytes : {std::int64_t{4'000'000}, std::int64_t{32'000'000'000}}) {
+    const auto [as_ddp, ddps] = of(System::PytorchDdp, bytes);
+    const auto [as_horovod, horovods] = of(System::Horovod, bytes);
+    EXPECT_EQ(as_ddp, as_horovod) << bytes;
+    EXPECT_DOUBLE_EQ(horovods, 4 * ddps) << "twenty steps are played, not five";
+  }
+  EXPECT_EQ(of(System::Horovod, 4'000'000).first, predict::Fidelity::Message);
+  EXPECT_EQ(of(System::Horovod, 32'000'000'000).first, predict::Fidelity::Collective);
+}
+
 TEST(Levers, AreAskedAtTheStepsOwnFidelity) {
   // What a rank gains by leaving a ring early shows in messages only: compared across fidelities,
   // it would look like a lever's gain.
