@@ -31,6 +31,12 @@ Problem check_product(const ProductCost& c, const std::string& path) {
   return {};
 }
 
+template <class Cost>
+const Cost* noted(const KernelCosts& k, const Cost* c) {
+  if (k.asked.into) k.asked.into->push_back(&c->spread);
+  return c;
+}
+
 }  // namespace
 
 const char* name_of(Pass p) {
@@ -40,7 +46,7 @@ const char* name_of(Pass p) {
 
 const ProductCost* find_product(const KernelCosts& k, const std::string& kernel, Precision p) {
   for (const ProductCost& c : k.products)
-    if (c.kernel == kernel && c.precision == p) return &c;
+    if (c.precision == p && c.kernel == kernel) return noted(k, &c);
   return nullptr;
 }
 
@@ -48,8 +54,8 @@ const MemoryCost* find_memory(const KernelCosts& k, const std::string& op, bool 
                               bool halves, bool channels_last) {
   auto find = [&](const std::string& name, bool pass, bool last) -> const MemoryCost* {
     for (const MemoryCost& c : k.memory)
-      if (c.op == name && c.backward == pass && c.halves == halves && c.channels_last == last)
-        return &c;
+      if (c.backward == pass && c.halves == halves && c.channels_last == last && c.op == name)
+        return noted(k, &c);
     return nullptr;
   };
   for (bool last : {channels_last, !channels_last})
@@ -61,10 +67,10 @@ const AttentionCost* find_attention(const KernelCosts& k, bool backward, bool ha
   const AttentionCost* other = nullptr;
   for (const AttentionCost& c : k.attention) {
     if (c.backward != backward || c.halves != halves) continue;
-    if (c.flash2 == flash2) return &c;
+    if (c.flash2 == flash2) return noted(k, &c);
     if (!c.flash2) other = &c;
   }
-  return other;
+  return other ? noted(k, other) : nullptr;
 }
 
 Problem validate(const KernelCosts& k) {

@@ -23,15 +23,25 @@ double computed(const Workload& w, const Profile& p, Level level) {
   return static_cast<double>((t.forward + t.backward + t.optimizer).ps);
 }
 
+// Those that the workload's times hang on; of the others each is off by nothing.
+std::vector<Spread*> asked_by(const Workload& w, Profile& p) {
+  std::vector<const Spread*> asked;
+  p.costs->asked.into = &asked;
+  computed(w, p, Level::Mid);
+  p.costs->asked.into = nullptr;
+  std::sort(asked.begin(), asked.end());
+  std::vector<Spread*> out = spreads_of(*p.costs);
+  std::erase_if(out, [&](Spread* s) { return !std::binary_search(asked.begin(), asked.end(), s); });
+  return out;
+}
+
 // What the parts together are off, as a share of that with all of them at their ends at once.
 double share(const Workload& w, const Profile& p, Level level) {
   Profile one = p;
-  std::vector<Spread*> spreads = spreads_of(*one.costs);
+  const std::vector<Spread*> spreads = asked_by(w, one);
   std::vector<Spread> ends;
-  for (Spread* s : spreads) {
-    ends.push_back(*s);
-    *s = {};
-  }
+  for (const Spread* s : spreads) ends.push_back(*s);
+  for (Spread* s : spreads_of(*one.costs)) *s = {};
   double middle = computed(w, one, level);
   double sum = 0;
   double squares = 0;
