@@ -1,4 +1,5 @@
 // The inside of a host: wiring of each pattern, ways and path types, NICs, racks of NVLink.
+#include <algorithm>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -174,6 +175,29 @@ TEST(Inside, SeveralPcieSwitchesArePxb) {
   EXPECT_EQ(f.path_type(0, 1), T::Pxb);
   EXPECT_EQ(f.nic_path_type(0, 0), T::Pxb);
   EXPECT_EQ(f.nic_path_type(1, 0), T::Pix);
+}
+
+// Two ways of two links: the one whose narrowest link is wider, not the one that begins wider.
+TEST(Inside, AWayIsAsWideAsItsNarrowestLink) {
+  for (const bool other_order : {false, true}) {
+    Inside in;
+    in.pattern = InsidePattern::Drawn;
+    in.vertices = {{"gpu0", VertexKind::Gpu},
+                   {"gpu1", VertexKind::Gpu},
+                   {"even", VertexKind::PcieSwitch},
+                   {"uneven", VertexKind::PcieSwitch},
+                   {"nic0", VertexKind::Nic}};
+    in.links = {{"gpu0", "even", spec(16, "pcie")},
+                {"even", "gpu1", spec(16, "pcie")},
+                {"gpu0", "uneven", spec(32, "pcie")},
+                {"uneven", "gpu1", spec(8, "pcie")},
+                {"even", "nic0", spec(16, "pcie")}};
+    if (other_order) std::rotate(in.links.begin(), in.links.begin() + 2, in.links.begin() + 4);
+    Fabric f(host(in, 2, 1));
+    for (int from : {0, 1})
+      for (const std::string& link : names(f, from, 1 - from))
+        EXPECT_EQ(link.find("uneven"), std::string::npos) << link;
+  }
 }
 
 TEST(Inside, RoutesAreSymmetric) {

@@ -78,6 +78,17 @@ TEST(LayerTime, UsesThePeakOfThePrecision) {
   EXPECT_EQ(forward_ps(w), 50'000'000);
 }
 
+// torch.backends.cudnn.allow_tf32 is True, that of matrix products is False.
+TEST(LayerTime, ConvolutionsInFp32UseTf32WhereTheDeviceHasIt) {
+  Profile with = profile();
+  with.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] = 8e12;
+  for (KernelClass k : {KernelClass::Conv, KernelClass::Gemm, KernelClass::Attention}) {
+    const Workload w = one_layer(k, {1e7, 0, 0, 1});
+    EXPECT_EQ(step_times(w, with, Level::Mid).forward.ps,
+              forward_ps(w) / (k == KernelClass::Conv ? 8 : 1));
+  }
+}
+
 TEST(StepTimesOf, LayersRunForwardThenBackwardInReverse) {
   Workload w = one_layer(KernelClass::Memory, {0, 0, 5e6, 1}, {0, 0, 10e6, 2});  // 10 us, 20 us
   w.tensors.push_back({"q", {1000}, DType::Float32});

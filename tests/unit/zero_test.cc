@@ -419,6 +419,15 @@ TEST(Zero, AShardOfABucketIsRoundedUp) {
   EXPECT_EQ(made, 4000 + 4 * 334);
 }
 
+// g.data.double().norm(2): gradients are read, doubles of eight bytes written and read.
+TEST(Zero, TheNormIsOfDoubles) {
+  const Workload singles = test::layered(2, 4000, kMillisecond, kMillisecond);
+  for (int ranks : {1, 2})
+    EXPECT_EQ(Listed(singles, zero(2), ranks).traffic("grad_norm/"), (4 + 16) * 2000 / ranks);
+  const Listed l(halves("resnet18"), zero(2), 1);
+  EXPECT_EQ(l.traffic("grad_norm/"), (2 + 16) * l.w.elements());
+}
+
 // partitioned_param_coordinator.py looks ahead while it has fewer elements than the limit.
 TEST(Zero, APrefetchThatIsExactlyFullTakesNoMore) {
   Plan p = gathering_twice();
