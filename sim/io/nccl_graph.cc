@@ -47,6 +47,7 @@ void read_channel(const XmlFile& xml, pugi::xml_node at, nccl::ChannelGraph& g) 
     nics[nets == 1 && gpus.empty() ? 0 : 1] = static_cast<int>(*dev);
   }
   if (gpus.empty()) xml.fail(at, "a channel lists at least one <gpu>");
+  if (nets == 2 && nics[0] < 0) xml.fail(at, "a channel's first <net> stands before its <gpu>s");
   if (nets == 1) nics = {std::max(nics[0], nics[1]), std::max(nics[0], nics[1])};
   g.order.push_back(std::move(gpus));
   g.nics.push_back(nics);
@@ -78,7 +79,7 @@ nccl::ChannelGraph read_graph(const XmlFile& xml, pugi::xml_node at) {
         at, fmt::format("says nchannels=\"{}\" and lists {} channels", g.channels, g.order.size()));
   if (g.channels > 0 && !(g.bw_intra > 0)) xml.fail(at, "speedintra is 0, but there are channels");
   bool none = std::all_of(g.nics.begin(), g.nics.end(),
-                          [](const std::array<int, 2>& n) { return n[0] < 0 && n[1] < 0; });
+                          [](const std::array<int, 2>& n) { return n[0] < 0; });
   if (none) g.nics.clear();
   return g;
 }

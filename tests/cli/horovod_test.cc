@@ -88,6 +88,9 @@ TEST_F(HorovodFiles, ATimelineIsARun) {
                 {"4 steps, 62 tensors, 2 ranks", "reductions of a step", "MPI_ALLREDUCE of a step",
                  "from cycle to cycle, ms"});
   expect_answer({"show", "run", run}, {"measured (system)", "first", "steady"});
+  const io::Json steps = io::parse_json(raw(run), run)["steps"];
+  ASSERT_EQ(steps.size(), 4U);
+  for (std::size_t k = 0; k < 4; ++k) EXPECT_EQ(steps[k]["kind"], k == 0 ? "first" : "steady");
   expect_refusal({"import", "horovod-timeline", run}, "HOROVOD_TIMELINE writes a list");
   io::write_file(at("cut.json"), raw(timeline).substr(0, raw(timeline).size() / 2));
   expect_refusal({"import", "horovod-timeline", at("cut.json")}, "cut.json");

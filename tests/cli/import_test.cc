@@ -476,6 +476,10 @@ std::vector<Bad> bad_cases() {
        "<graphs><graph id=\"0\" pattern=\"4\" nchannels=\"1\" speedintra=\"1\" "
        "typeintra=\"NVL\"><channel/></graph></graphs>",
        "at least one <gpu>"},
+      {"GraphNetsBehindGpus", kGraph,
+       with("graph_2hosts.xml", "<net dev=\"0\"/>\n      <gpu dev=\"0\"/>",
+            "<gpu dev=\"0\"/>\n      <net dev=\"0\"/>"),
+       "stands before its <gpu>s"},
       {"GraphOfNothing", kGraph, "<graphs version=\"1\"/>", "no graph with a channel"},
       // Measurements for the tuner.
       {"TunerEmpty", kTuner, "", "is empty"},
@@ -502,6 +506,10 @@ std::vector<Bad> bad_cases() {
       {"TunerMetricMissing", kTuner + std::vector<std::string>{"--metric", "cost_metric"},
        tuner_header, "column \"cost_metric\" is missing"},
       {"TunerWithoutFile", {"export", "nccl-tuner"}, "", "needs --from FILE.csv"},
+      {"ChakraGroupOfNoRanks",
+       {"import", "chakra", "rank.et", "--groups", "FILE"},
+       "{\"7\": []}",
+       "#/7: expected a list of ranks"},
       // Commands.
       {"CommandMistyped", {"import", "ncl-tests", "FILE"}, "", "did you mean \"nccl-tests\"?"},
       {"CommandMissing", {"import"}, "", "import of what? Known are nccl-tests"},

@@ -56,6 +56,17 @@ class Page : public testing::Test {
 const Args kGpu{"predict",  "--workload", "resnet18",       "--cluster",
                 "hgx-h100", "--set",      "cluster.hosts=2"};
 
+// Beside the interval stands what the text says of it.
+TEST_F(Page, SaysTheKnownErrorBesideTheInterval) {
+  const Args one{"predict", "--workload", "resnet50", "--cluster", "dgx1-v100", "--ranks", "1"};
+  const std::string text = ddpsim(one).out;
+  const auto from = text.find("known error: ");
+  ASSERT_NE(from, std::string::npos) << text;
+  const std::string known = text.substr(from, text.find('\n', from) - from);
+  const std::string interval = data(one)["heading"]["interval"];
+  EXPECT_NE(interval.find("; " + known), std::string::npos) << interval << "\n" << known;
+}
+
 TEST_F(Page, OfPredictHoldsTheSummaryAndEverySpan) {
   Json page = data(kGpu);
   Json json = answer(kGpu);

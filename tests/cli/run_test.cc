@@ -426,7 +426,7 @@ TEST(TorchCommand, RefusesInASentence) {
            {kRun + Args{"--record", "zero_redundancy_optimizer=true"}, "is of --backend torch"},
            {{"run", "--backend", "torch", "--workload", "resnet18", "--cluster", "testbed-torch",
              "--loopback"},
-            "timed layers need a captured workload"},
+            "--workload resnet18: timed layers need a captured workload"},
            {kTorch + Args{"--set", "cluster.hosts=4", "--set", "ranks=2", "--set",
                           "other_jobs=[{\"rank_order\":[2,3]}]"},
             "runs one job"},

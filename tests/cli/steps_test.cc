@@ -62,6 +62,17 @@ double step_ps(const std::string& ranks, const std::vector<std::string>& more) {
   return Json::parse(ddpsim(words).out)["summary"]["step_ps"].get<double>();
 }
 
+TEST_F(ValidateSteps, SayWhyARowIsNotPredicted) {
+  Json wrong = row("b", 8, {{"samples_per_s", 300}});
+  wrong["workload"] = "resnet51";
+  write({row("a", 1, {{"samples_per_s", 320}}), wrong});
+  const std::string why = judged()["results"][1]["not_predicted"];
+  const Outcome o = ddpsim({"predict", "--workload", "resnet51", "--cluster", "dgx1-v100"});
+  EXPECT_EQ(o.err.rfind("ddpsim: " + why.substr(0, why.find(';')), 0), 0U) << why << "\n" << o.err;
+  EXPECT_NE(why.find("resnet51"), std::string::npos) << why;
+  EXPECT_GT(why.size(), why.find(": ") + 10) << why;
+}
+
 TEST_F(ValidateSteps, PredictsAsPredictDoesAndScalesToTheRowOfOneGpu) {
   Json several = row("b", 8, {{"s_per_iteration", 0.25}});
   Json hosts = row("c", 16, {{"samples_per_s", 4000}});

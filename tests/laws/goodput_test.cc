@@ -121,6 +121,13 @@ TEST(Goodput, PlayedIsTheClosedFormWithinTheMonteCarloError) {
   EXPECT_LT(squares / kJobs, 1.8);
 }
 
+// Equation 37 by hand: sqrt(2 18 100) = 60, and 18 / 200 = 0.3 squared.
+TEST(Goodput, DalysIntervalIsHisHigherOrder) {
+  EXPECT_DOUBLE_EQ(young(18, 100), 60);
+  EXPECT_NEAR(daly(18, 100), 60 * (1 + 0.1 + 0.01) - 18, 1e-9);
+  EXPECT_DOUBLE_EQ(daly(200, 100), 100) << "what takes longer than two failures are apart";
+}
+
 TEST(Goodput, TheBestPlayedIntervalCostsWhatDalysDoes) {
   Random r(10);
   for (int i = 0; i < 15; ++i) {

@@ -382,5 +382,18 @@ TEST(DegradedLinks, CarryLessInBothDirections) {
   EXPECT_EQ(f.links()[r.links[1]].bandwidth, gigabytes(1));
 }
 
+TEST(DegradedLinks, NarrowTheHalfThatTheyAreIn) {
+  Cluster c = test::cluster("hgx-h100");
+  const Fabric whole(c);
+  ASSERT_FALSE(whole.drawn());
+  const std::int64_t bits = bisection_inside(whole, 0);
+  for (int gpu : {0, 7}) {
+    const topology::Link& link = whole.links()[whole.intra_link(gpu)];
+    c.degraded_links = {{whole.link_name(whole.intra_link(gpu)), {}, 0.5}};
+    const Fabric f(c);
+    EXPECT_EQ(bisection_inside(f, 0), bits - link.bandwidth.bits_per_s / 2) << gpu;
+  }
+}
+
 }  // namespace
 }  // namespace ddpsim::topology

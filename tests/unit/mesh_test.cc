@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "calib/player.h"
+#include "calib/stage.h"
+#include "tests/support/support.h"
 
 namespace ddpsim::test {
 namespace {
@@ -269,6 +271,21 @@ TEST(Player, ChecksSumsOfEveryTypeAfterManySteps) {
         EXPECT_EQ(played(-1), "");
         EXPECT_NE(played(1), "");
       }
+}
+
+// Hosts that cannot be made of a cluster are processes on loopback, and it is said why.
+TEST(Stage, SaysWhyItsHostsAreLoopback) {
+  Cluster c = test::cluster("testbed-star");
+  c.link.latency = kMicrosecond;
+  calib::SharedMemory memory(sizeof(calib::Rendezvous));
+  auto* rendezvous = new (memory.data()) calib::Rendezvous{};
+  auto result = [&](bool loopback) {
+    return calib::run_stage(c, {0, 1}, 2, loopback, 20, *rendezvous, [](int, bool) {});
+  };
+  EXPECT_FALSE(result(false).shaped);
+  EXPECT_EQ(result(false).reason.rfind("/link/latency: the kernel's shaper adds no latency", 0), 0U)
+      << result(false).reason;
+  EXPECT_EQ(result(true).reason, "asked for");
 }
 
 }  // namespace

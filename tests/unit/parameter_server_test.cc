@@ -195,6 +195,26 @@ TEST(ParameterServer, StatesAreTheServersAndWorkersHoldNone) {
   EXPECT_EQ(left, 0) << "a step leaves what it found";
 }
 
+// Servers of one host share its memory; the host that has most of them is the slowest.
+TEST(ParameterServer, ServersOfAHostShareItsMemory) {
+  Cluster c = test::cluster("hgx-h100");
+  c.hosts = 2;
+  c.host_memory = Bandwidth{2'400'000'000'000};
+  const topology::Fabric fabric(c);
+  const Profile p = test::profile("h100-sxm.datasheet");
+  const Workload w = test::workload("resnet50");
+  auto touched = [&](std::int64_t servers) {
+    Scenario s;
+    s.ranks = 16;
+    s.plan = with_servers(servers);
+    return predict::server_memory({w, fabric, p, s}, Level::Mid)->touched;
+  };
+  EXPECT_DOUBLE_EQ(touched(1), c.host_memory.bytes_per_ps());
+  EXPECT_DOUBLE_EQ(touched(2), touched(1)) << "one on each host";
+  EXPECT_DOUBLE_EQ(touched(3), touched(1) / 2) << "two on the first";
+  EXPECT_DOUBLE_EQ(touched(5), touched(1) / 3);
+}
+
 TEST(ParameterServer, ServersAreInTurnOnTheWorkersHostsOrAloneOnOthers) {
   Cluster c = test::cluster("hgx-h100");
   c.hosts = 4;

@@ -128,6 +128,7 @@ TEST(SweepResume, RefusesWhatTheSweepDidNotWrite) {
   EXPECT_EQ(second(line_of_row(s, answered_row(s, 1))), "");
   EXPECT_TRUE(says(second(line_of_row(s, answered_row(s, 2))), "is point 2 where 1 is expected"));
   EXPECT_TRUE(says(second("junk"), "f.csv:3: is no row of a sweep"));
+  EXPECT_TRUE(says(second("junk"), "keep the 2 lines before it (head -n 2)"));
   SweepRow other = answered_row(s, 1);
   other.values[0] = "5";
   EXPECT_TRUE(says(second(line_of_row(s, other)), "has other values than point 1"));
@@ -192,6 +193,9 @@ TEST(SweepFlips, SaysWhatTheFasterPointDoesInsteadOrThatItFoundOtherChannels) {
     return flips.lines(s);
   };
   ASSERT_EQ(said_of("ring/simple").size(), 2u);
+  EXPECT_TRUE(says(said_of("ring/simple")[1],
+                   "point 1: 1.5 us with cluster.link.bandwidth=20Gb/s, and 1 us with 10Gb/s ("))
+      << said_of("ring/simple")[1];
   EXPECT_TRUE(says(said_of("ring/simple")[1], "(both ring/simple, on other channels)"));
   ASSERT_EQ(said_of("tree/ll").size(), 2u);
   EXPECT_TRUE(says(said_of("tree/ll")[1], "(tree/ll instead of ring/simple)"));

@@ -727,6 +727,8 @@ TEST(UsualFidelity, CountsTheMessagesOfReductionsThatAreDecidedLater) {
     const auto [as_horovod, horovods] = of(System::Horovod, bytes);
     EXPECT_EQ(as_ddp, as_horovod) << bytes;
     EXPECT_DOUBLE_EQ(horovods, 4 * ddps) << "twenty steps are played, not five";
+    const double segments = std::max(8.0, std::ceil(static_cast<double>(bytes) / (1 << 20)));
+    EXPECT_NEAR(ddps / (5 * 4 * 8 * segments), 1, 1e-3) << "each rank sends and takes each segment";
   }
   EXPECT_EQ(of(System::Horovod, 4'000'000).first, predict::Fidelity::Message);
   EXPECT_EQ(of(System::Horovod, 32'000'000'000).first, predict::Fidelity::Collective);

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "sim/predict/explain.h"
+#include "sim/predict/knob_curve.h"
+#include "sim/predict/planned_steps.h"
 #include "sim/strategy/bucketing.h"
 #include "tests/support/support.h"
 
@@ -228,6 +230,22 @@ TEST(Explain, ExposesABucketForAsLongAsPredictDoes) {
   for (const analysis::OtherCommunication& o : e.others) sum += o.exposed;
   EXPECT_EQ(sum, e.exposed);
   EXPECT_TRUE(waited) << "no exposed bucket waits: nothing is told apart";
+}
+
+// Of more settings than the budget has simulations for, those of round numbers are among the tried.
+TEST(Curve, HasTheSettingsThatPeopleWrite) {
+  Job j(layered(8, 4'000'000, kMillisecond, kMillisecond), {1'000'000'000}, 2);
+  const predict::Question q{j.workload, j.fabric, j.profile, j.scenario};
+  predict::PlannedSteps steps(q, {}, 32);
+  const strategy::Knob knob = strategy::knobs(j.scenario.plan).front();
+  ASSERT_EQ(knob.unit, "MiB") << knob.name;
+  std::vector<strategy::KnobValue> all;
+  for (int k = 1; k <= 500; ++k) all.push_back(*strategy::parse_value(knob, std::to_string(k)));
+  std::set<double> tried;
+  for (const predict::CurvePoint& p : predict::curve_of(steps, knob, all, false))
+    tried.insert(p.value->number);
+  EXPECT_LE(tried.size(), 40u);
+  for (double familiar : {1, 5, 10, 25, 50, 100, 200}) EXPECT_EQ(tried.count(familiar), 1u);
 }
 
 // A step list whose messages are too many for the usual fidelity is compared at the step's all the

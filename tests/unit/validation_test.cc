@@ -188,6 +188,24 @@ TEST(Pairing, SaysFromWhatClassAndSampleARunIs) {
   EXPECT_TRUE(v.errors.empty());
 }
 
+// Where steps of PyTorch over Gloo repeat: four ranks of a star, or fewer over a slow link.
+TEST(Pairing, AClassIsOfCellsThatRepeat) {
+  auto of = [](int ranks, std::int64_t bits_per_s, Pattern pattern = Pattern::Star) {
+    Cluster c;
+    c.pattern = pattern;
+    c.link.bandwidth = {bits_per_s};
+    Scenario s;
+    s.ranks = ranks;
+    return validation::system_class(c, s);
+  };
+  EXPECT_EQ(of(4, 1'000'000'000), "system");
+  EXPECT_EQ(of(5, 1'000'000'000), "system_other");
+  EXPECT_EQ(of(5, 200'000'000), "system_other");
+  EXPECT_EQ(of(3, 200'000'000), "system");
+  EXPECT_EQ(of(3, 200'000'001), "system_other");
+  EXPECT_EQ(of(4, 1'000'000'000, Pattern::Racks), "system_other");
+}
+
 TEST(Pairing, ARunOfAnotherScenarioIsStale) {
   ddpsim::Run run = executed_run();
   Case c = case_of(0);
