@@ -295,6 +295,11 @@ TEST(Import, AGraphComesBack) {
   EXPECT_TRUE(g[nccl::GraphId::Tree].nics.empty());
   EXPECT_EQ(g[nccl::GraphId::CollnetChain].channels, 0);
   EXPECT_FALSE(g[nccl::GraphId::Nvls].same_channels);
+  // All channels by NIC 0 is a host of one NIC, not one without.
+  std::string one = io::read_file(fixture("graph_2hosts.xml"));
+  for (std::size_t at; (at = one.find("0x1")) != std::string::npos;) one.replace(at, 3, "0");
+  g = io::read_nccl_graph_xml(one, "f");
+  EXPECT_EQ(g[nccl::GraphId::Ring].nics, (std::vector<std::array<int, 2>>{{0, 0}, {0, 0}}));
 }
 
 TEST(Export, ATunerConfigurationOfMeasurements) {
