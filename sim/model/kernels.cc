@@ -33,7 +33,7 @@ Problem check_product(const ProductCost& c, const std::string& path) {
 
 template <class Cost>
 const Cost* noted(const KernelCosts& k, const Cost* c) {
-  if (k.asked.into) k.asked.into->push_back(&c->spread);
+  if (k.asked) k.asked->push_back(&c->spread);
   return c;
 }
 

@@ -88,14 +88,9 @@ struct KernelCosts {
   // (most of their operations are convolutions'), and of others.
   Spread common_conv;
   Spread common;
-  // Of whoever wants to know which entries a computation asks for: where their spreads are, once
-  // for each time. Not a part of the costs; a copy has none.
-  struct Asked {
-    std::vector<const Spread*>* into = nullptr;
-    Asked() = default;
-    Asked(const Asked&) {}
-    Asked& operator=(const Asked&) { return *this; }
-  } asked;
+  // Of whoever wants to know which entries a computation asks for: takes where their spreads are,
+  // once for each time.
+  std::vector<const Spread*>* asked = nullptr;
 };
 
 // Host time of one call of the framework, as it was measured: forward with autograd recording, and

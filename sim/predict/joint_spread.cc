@@ -26,9 +26,9 @@ double computed(const Workload& w, const Profile& p, Level level) {
 // Those that the workload's times hang on; of the others each is off by nothing.
 std::vector<Spread*> asked_by(const Workload& w, Profile& p) {
   std::vector<const Spread*> asked;
-  p.costs->asked.into = &asked;
+  p.costs->asked = &asked;
   computed(w, p, Level::Mid);
-  p.costs->asked.into = nullptr;
+  p.costs->asked = nullptr;
   std::sort(asked.begin(), asked.end());
   std::vector<Spread*> out = spreads_of(*p.costs);
   std::erase_if(out, [&](Spread* s) { return !std::binary_search(asked.begin(), asked.end(), s); });

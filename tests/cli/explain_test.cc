@@ -262,8 +262,7 @@ TEST(Explain, SaysWhatToDoWithOtherJobs) {
               "--set",
               "rank_order=[0,2]",
               "--set",
-              "other_jobs=[{\"workload\":\"mlp-cpu\",\"plan\":{\"backend\":\"tcp\"},\"rank_order\":"
-              "[1,3]}]"};
+              R"(other_jobs=[{"workload":"mlp-cpu","plan":{"backend":"tcp"},"rank_order":[1,3]}])"};
   Outcome o = ddpsim(beside);
   EXPECT_EQ(o.code, 2);
   for (const char* part : {"--set other_jobs=[]", "ddpsim predict"})

@@ -600,13 +600,13 @@ TEST(ImportBad, GraphsThatNcclDidNotWrite) {
 // ------------------------------------------------------------
 
 std::string damaged(std::string text, Random& random) {
-  static const std::vector<std::string> kWords{"0",     "-1",          "99999999999999999999",
-                                               "1e308", "nan",         "inf",
-                                               "1e999", "N/A",         "\"",
-                                               "<",     "/>",          ",",
-                                               "\n",    "#",           "\xff\xfe",
-                                               "0x",    " NCCL INFO ", ":1:2 [0] NCCL INFO x\n",
-                                               "float", "Rank",        "device"};
+  static const std::vector<std::string> words{"0",     "-1",          "99999999999999999999",
+                                              "1e308", "nan",         "inf",
+                                              "1e999", "N/A",         "\"",
+                                              "<",     "/>",          ",",
+                                              "\n",    "#",           "\xff\xfe",
+                                              "0x",    " NCCL INFO ", ":1:2 [0] NCCL INFO x\n",
+                                              "float", "Rank",        "device"};
   switch (random.below(6)) {
     case 0:
       return text.substr(0, random.below(text.size()));
@@ -625,11 +625,11 @@ std::string damaged(std::string text, Random& random) {
       auto at = text.find_first_of("0123456789", random.below(text.size()));
       if (at == std::string::npos) break;
       auto end = text.find_first_not_of("0123456789.", at);
-      text.replace(at, std::min(end, text.size()) - at, kWords[random.below(kWords.size())]);
+      text.replace(at, std::min(end, text.size()) - at, words[random.below(words.size())]);
       break;
     }
     default:
-      text.insert(random.below(text.size()), kWords[random.below(kWords.size())]);
+      text.insert(random.below(text.size()), words[random.below(words.size())]);
       break;
   }
   return text;

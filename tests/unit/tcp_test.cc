@@ -309,6 +309,29 @@ TEST(TcpRing, TheSenderDoesNotWaitForWhatIsInItsBuffer) {
   EXPECT_NEAR(static_cast<double>((waiting - a.ask().summary.step).ps), 0, 1e6);
 }
 
+// Of a connection alone, each of whose four links takes a millisecond: a round trip is four, in
+// which as many segments go as its buffer holds; two wait in their host's own queue.
+TEST(SegmentStream, ItsRateIsItsBufferOverTheRoundTrip) {
+  const topology::Fabric fabric(star(2, {1'000'000'000}));
+  const auto comm = collective::make_communicator(fabric, std::vector<int>{0, 1}, Backend::Tcp);
+  auto arrives = [&](int in_buffer, int segments) {
+    engine::TaskGraph g;
+    collective::SegmentPath path;
+    path.queue = [&](topology::LinkId, double, bool) {
+      const engine::TaskId passes = g.add_fixed(kMillisecond);
+      return collective::CoreTasks{passes, passes};
+    };
+    collective::SegmentStream stream(comm, 0, 1, {in_buffer * collective::kSegmentBytes});
+    const engine::TaskId start = g.add_fixed({});
+    const auto sent = stream.send(g, path, start, start, segments * collective::kSegmentBytes, 1);
+    return engine::execute(g).end[sent.there];
+  };
+  // Three enter at 0, 0 and 1 ms, and the next three 4 ms later.
+  for (int turns : {1, 2, 4})
+    EXPECT_EQ(arrives(3, 3 * turns), TimePoint{} + kMillisecond * (4 * (turns - 1) + 3)) << turns;
+  EXPECT_EQ(arrives(100, 12), TimePoint{} + kMillisecond * 7) << "two a millisecond";
+}
+
 TEST(TcpBroadcast, DoesNotWaitForItsReceivers) {
   // Rank 3 of 4 comes 100 ms late.
   for (std::int64_t buffer : {0, 100'000}) {
