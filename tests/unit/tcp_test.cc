@@ -125,7 +125,7 @@ TEST(HalfARing, AndTreesToAndFromARoot) {
 
 // Streams of one message each on a star of four hosts, one link per direction, at once. Returns
 // when the last byte of each is there, in picoseconds.
-std::vector<double> stream_all(std::vector<std::pair<int, int>> hops, std::int64_t bytes,
+std::vector<double> stream_all(const std::vector<std::pair<int, int>>& hops, std::int64_t bytes,
                                std::int64_t buffer) {
   topology::Fabric fabric(star(4, Bandwidth{1'000'000'000}));
   collective::Communicator c = collective::make_communicator(fabric, {0, 1, 2, 3}, Backend::Tcp);
