@@ -47,9 +47,10 @@ TEST(RunCommand, ExecutesEveryKindOfProgram) {
 
 // The prediction is a mean over what the other job does in a second; three steps are over in 20 ms.
 TEST(RunCommand, SaysThatAFewStepsNeedNotMeetAnotherJob) {
-  Outcome o = ddpsim(kRun + Args{"--set", "cluster.hosts=4", "--set", "ranks=2", "--set",
-                                 "other_jobs=[{\"workload\":\"mlp-cpu\",\"plan\":{\"backend\":"
-                                 "\"tcp\"},\"rank_order\":[2,3]}]"});
+  Outcome o = ddpsim(
+      kRun +
+      Args{"--set", "cluster.hosts=4", "--set", "ranks=2", "--set",
+           R"(other_jobs=[{"workload":"mlp-cpu","plan":{"backend":"tcp"},"rank_order":[2,3]}])"});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("; 2 need not meet them"), std::string::npos) << o.out;
 }

@@ -95,7 +95,7 @@ TEST(Validation, ABudgetIsBrokenByWhatIsBeyondItAndByWhatHasNoValue) {
   Validation v = summarized({judged_pair(0.01), judged_pair(-0.04)});
   auto broken = [&](Limit l) {
     Validation each = v;
-    apply_budget(each, {l});
+    apply_budget(each, {std::move(l)});
     EXPECT_EQ(each.failed(), each.limits.at(0).broken);
     return each.limits.at(0).broken ? each.limits.at(0).sentence : "";
   };
