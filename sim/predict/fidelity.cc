@@ -5,7 +5,6 @@
 #include "sim/collective/messages.h"
 #include "sim/nccl/fabric/messages.h"
 #include "sim/predict/given_program.h"
-#include "sim/predict/lowered.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/prices.h"
 #include "sim/predict/steady.h"
