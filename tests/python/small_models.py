@@ -6,6 +6,7 @@ import importlib.util
 
 import plain_transformers as plain
 import torch
+from executed_steps import quick_weights
 from torch import nn
 from torch.nn import functional as F
 
@@ -97,11 +98,12 @@ def own(model, vocabulary=100):
     return lambda: (model().eval(), (torch.randint(vocabulary, (4, 32)),), plain.own)
 
 
-def vision(name, size=64):
+def vision(name, size=64, **more):
     def make():
         import torchvision
 
-        model = getattr(torchvision.models, name)().eval()
+        with quick_weights():
+            model = getattr(torchvision.models, name)(**more).eval()
         return model.train(), (torch.randn(2, 3, size, size),), None
 
     return make
@@ -139,4 +141,4 @@ if HAS_TORCHVISION:
         }
     )
     SMALL["swin_t"] = vision("swin_t", 224)
-    SMALL["vit_b_16"] = vision("vit_b_16", 224)
+    SMALL["vit_b_16"] = vision("vit_b_16", image_size=64)
