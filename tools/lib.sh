@@ -161,12 +161,12 @@ need_cmake() {
   fi
 }
 
-# Compilers that a build may run at once: one a core, and 1.5 GiB of memory for each (the largest
-# takes 1.3).
+# Compilers that a build may run at once: one a core, and 1.75 GiB of memory for each (the largest
+# takes 1.6).
 build_jobs() {
   local cores fit
   cores=$(nproc)
-  fit=$(awk '/^MemAvailable:/ {print int($2 / 1572864)}' /proc/meminfo 2>/dev/null || true)
+  fit=$(awk '/^MemAvailable:/ {print int($2 / 1835008)}' /proc/meminfo 2>/dev/null || true)
   if [[ ! $fit =~ ^[0-9]+$ || $fit -gt $cores ]]; then fit=$cores; fi
   echo $((fit > 0 ? fit : 1))
 }
