@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <random>
 #include <stdexcept>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <ftw.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -79,8 +81,68 @@ std::string checked_python(const std::string& python) {
   return python;
 }
 
-// Why the describer ended without a report.
-[[noreturn]] void ended_badly(int status) {
+void remove_folder(const std::string& path) {
+  auto remove = [](const char* each, const struct stat*, int, FTW*) {
+    ::remove(each);
+    return 0;
+  };
+  ::nftw(path.c_str(), remove, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+// A folder that a child may make, for what a script writes. A process of its own removes it once
+// this one has no use for it or has died: that can be between any two instructions.
+class Scratch {
+ public:
+  Scratch() {
+    const char* folder = std::getenv("TMPDIR");
+    std::random_device random;
+    path_ = fmt::format("{}/ddpsim-{}-{:08x}{:08x}", folder && *folder ? folder : "/tmp",
+                        ::getpid(), random(), random());
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe can be made");
+    remover_ = ::fork();
+    if (remover_ < 0) throw std::runtime_error("no process can be started");
+    if (remover_ == 0) remove_at_end_of(ends[0]);
+    ::close(ends[0]);
+    held_ = ends[1];
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    ::close(held_);
+    while (::waitpid(remover_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  [[noreturn]] void remove_at_end_of(int pipe) const {
+    ::setsid();  // or a terminal's ^C ends it, too
+    for (int d = 0; d < 256; ++d)
+      if (d != pipe) ::close(d);
+    char none;
+    while (::read(pipe, &none, 1) < 0 && errno == EINTR) {
+    }
+    // A script that is killed with this process may still write something.
+    for (int tries = 0; tries < 50 && ::access(path_.c_str(), F_OK) == 0; ++tries) {
+      if (tries > 0) ::usleep(20'000);
+      remove_folder(path_);
+    }
+    ::_exit(0);
+  }
+
+  std::string path_;
+  int held_ = -1;  // the remover waits until nobody holds this
+  pid_t remover_ = -1;
+};
+
+// A path that lasts while this process does: the child may close what it inherits.
+std::string path_of(const MemoryFile& file) {
+  return fmt::format("/proc/{}/fd/{}", ::getpid(), file.descriptor());
+}
+
+// Why the describer ended without a report. `script`: a script ran, which can end it anyhow.
+[[noreturn]] void ended_badly(int status, const std::string& script = {}) {
   if (ended_with(status, kInterrupted) || (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT))
     throw InputError{"describe", "interrupted; nothing is written"};
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
@@ -91,6 +153,12 @@ std::string checked_python(const std::string& python) {
     throw InputError{"describe", fmt::format("Python ended with signal {} ({}); try another "
                                              "PyTorch with --python",
                                              WTERMSIG(status), ::strsignal(WTERMSIG(status)))};
+  if (!script.empty())
+    throw InputError{script,
+                     fmt::format("the script ended Python itself, with status {}, before it "
+                                 "could be described; let it run on until it has trained "
+                                 "three steps, or describe its model with --factory",
+                                 WEXITSTATUS(status))};
   throw std::runtime_error(
       fmt::format("ddpsim_describe.py ended with status {}; what it says is "
                   "above",
@@ -110,7 +178,9 @@ Description describe_model(const DescribeOptions& options) {
   MemoryFile workload;
   MemoryFile report;
   std::vector<std::string> command{checked_python(options.python), options.script};
-  command.insert(command.end(), {"--out", workload.path(), "--report", report.path()});
+  const Scratch scratch;
+  command.insert(command.end(), {"--out", path_of(workload), "--report", path_of(report)});
+  command.insert(command.end(), {"--scratch", scratch.path()});
   command.insert(command.end(), options.arguments.begin(), options.arguments.end());
   int status = run_program(command, [] {
     ::setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
@@ -119,6 +189,7 @@ Description describe_model(const DescribeOptions& options) {
   const std::string text = report.text();
   if (text.empty()) ended_badly(status);
   io::Json said = io::parse_json(text, "ddpsim_describe.py");
+  if (said.contains("running")) ended_badly(status, said["where"].get<std::string>());
   if (said.contains("error"))
     throw InputError{said["where"].get<std::string>(), said["error"].get<std::string>()};
   if (!ended_with(status, 0)) ended_badly(status);

@@ -80,27 +80,26 @@ std::optional<double> expected_goodput(const Job& job) {
   return tau / m * natural_exponential(-writes / m) * survival(job, m) / grown;
 }
 
-Intervals best_intervals(const Job& job, std::uint64_t seed, int courses) {
+Intervals best_intervals(const Job& asked, std::uint64_t seed, int courses) {
+  Job job = asked;
+  job.lost.clear();
   Intervals out;
   out.mtbf_s = mtbf_of(job);
   const auto most = std::max<std::int64_t>(1, job.horizon.ps / job.step.ps);
-  double start = seconds(job.horizon);
-  if (out.mtbf_s > 0) {
-    const double stalls = seconds(job.checkpoints.stalls);
-    out.young_s = young(stalls, out.mtbf_s);
-    out.daly_s = daly(stalls, out.mtbf_s);
-    start = std::max(*out.daly_s, seconds(job.step));
-  }
+  const double stalls = seconds(job.checkpoints.stalls);
+  out.young_s = young(stalls, out.mtbf_s);
+  out.daly_s = daly(stalls, out.mtbf_s);
+  double start = std::max(out.daly_s, seconds(job.step));
   if (expected_goodput(job)) {
     out.closed_steps =
         maximum(1, most, [&](std::int64_t n) { return *expected_goodput(with_steps(job, n)); });
     start = static_cast<double>(*out.closed_steps) * seconds(job.step);
   }
-  // Around it, by the fourth root of 2; of failures at given times, over everything.
+  // Around it, by the fourth root of 2.
   constexpr double kRatio = 1.189207115002721;
-  const double reach = out.mtbf_s > 0 ? 4 : 1e6;
+  constexpr double kReach = 4;
   std::vector<std::pair<std::int64_t, double>> tried;
-  for (double tau = start / reach; tau <= start * (out.mtbf_s > 0 ? reach : 1.0); tau *= kRatio) {
+  for (double tau = start / kReach; tau <= start * kReach; tau *= kRatio) {
     const std::int64_t n = steps_of(tau, job);
     if (!tried.empty() && tried.back().first == n) continue;
     tried.emplace_back(n, play_many(with_steps(job, n), seed, courses).goodput);

@@ -22,15 +22,16 @@ std::optional<double> expected_goodput(const Job& job);
 
 struct Intervals {
   double mtbf_s = 0;
-  std::optional<double> young_s;  // none without drawn failures
-  std::optional<double> daly_s;
+  double young_s = 0;
+  double daly_s = 0;
   std::optional<std::int64_t> closed_steps;  // the best of expected_goodput()
   std::int64_t steps = 1;                    // the best of the played ones
   // Steps that cost at most 1 % of the goodput more than the best of the played ones.
   std::int64_t flat_from = 1;
   std::int64_t flat_to = 1;
 };
-// REQUIRES: as play_many(). `courses`: that each interval is played. The same failures strike all.
+// REQUIRES: as play_many(); failures are drawn. `courses`: that each interval is played. The same
+// failures strike all; those at given times strike none, since who saves does not know of them.
 Intervals best_intervals(const Job& job, std::uint64_t seed, int courses);
 
 }  // namespace ddpsim::goodput

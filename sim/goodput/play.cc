@@ -195,7 +195,7 @@ class Player {
       come_.emplace(saturating_add(now_, started), Coming{hosts, true});
       return;
     }
-    if (j_.back && !given) come_.emplace(saturating_add(now_, j_.back->ps), Coming{hosts, false});
+    if (j_.back) come_.emplace(saturating_add(now_, j_.back->ps), Coming{hosts, false});
     const int taken = std::min(spares_, hosts);
     spares_ -= taken;
     if (survivors()) {

@@ -52,10 +52,19 @@ ByteStream::ByteStream(const std::string& path) {
 
 ByteStream::~ByteStream() = default;
 
+void ByteStream::fail_nul() const {
+  throw InputError{state_->path, "byte " + std::to_string(passed()) +
+                                     " is a NUL byte, which no text has; fetch it or write it "
+                                     "again"};
+}
+
 bool ByteStream::refill() {
   State& s = *state_;
   before_ += at_;
   at_ = filled_ = 0;
+  if (before_ > last_)
+    throw InputError{s.path, std::string("holds ") + what_ + " of more than " +
+                                 std::to_string(allowed_ >> 20) + " MiB"};
   if (!s.gzip) {
     if (!s.ended) filled_ = read_some(s.descriptor.number(), s.path, s.packed.data(), kStreamBlock);
     s.ended = filled_ == 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -18,21 +19,37 @@ class ByteStream {
   // Whether there is a byte at the place that was reached, which current() is.
   bool at_end() { return at_ == filled_ && !refill(); }
   char current() const { return block_[at_]; }
+  // current(), of a text. Throws InputError for a NUL byte, which parsers take for the end.
+  char character() const {
+    if (block_[at_] == '\0') fail_nul();
+    return block_[at_];
+  }
   void next() { ++at_; }
   // Bytes before current().
   std::size_t passed() const { return before_ + at_; }
+  // From here on at_end() reads at most `bytes`, and a block, further: a reader that keeps what it
+  // is given never keeps more. Then it throws InputError: the file "holds WHAT of more than N MiB".
+  void allow(std::size_t bytes, const char* what) {
+    last_ = passed() + bytes;
+    allowed_ = bytes;
+    what_ = what;
+  }
 
  private:
   struct State;
   bool refill();
+  [[noreturn]] void fail_nul() const;
   std::unique_ptr<State> state_;
   const char* block_ = nullptr;
   std::size_t at_ = 0;
   std::size_t filled_ = 0;
   std::size_t before_ = 0;  // bytes of earlier blocks
+  std::size_t last_ = SIZE_MAX;
+  std::size_t allowed_ = 0;
+  const char* what_ = "";
 };
 
-// For parsers that take a pair of input iterators; the default one is the end.
+// For parsers of text that take a pair of input iterators; the default one is the end.
 class ByteIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -42,7 +59,7 @@ class ByteIterator {
   using reference = char;
   ByteIterator() = default;
   explicit ByteIterator(ByteStream& stream) : stream_(&stream) {}
-  char operator*() const { return stream_->current(); }
+  char operator*() const { return stream_->character(); }
   ByteIterator& operator++() {
     stream_->next();
     return *this;

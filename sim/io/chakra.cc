@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMostMessage = 64u << 20;
 constexpr std::size_t kMostNodes = 1'000'000;
+constexpr std::size_t kMostKept = 512u << 20;  // bytes of all nodes
 constexpr const char* kProgramKey = "ddpsim.program";
 constexpr const char* kDigestKey = "ddpsim.digest";
 constexpr const char* kOperationKey = "ddpsim.operation";
@@ -167,12 +168,17 @@ ChakraTrace read_chakra(const std::string& path) {
     if (a.name == kProgramKey) out.program = a.text;
     if (a.name == kDigestKey) out.digest = a.text;
   }
+  std::size_t kept = 0;
   for (;;) {
     std::string place = "node " + std::to_string(out.nodes.size());
     if (!next_message(stream, path, place, message)) break;
     if (out.nodes.size() == kMostNodes)
       throw InputError{path, "has more than a million nodes; export fewer iterations"};
-    out.nodes.push_back(read_node(message, path, place));
+    const ChakraNode& n = out.nodes.emplace_back(read_node(message, path, place));
+    kept += sizeof n + n.name.size() + n.inputs.size() + n.operation.size() + n.group.size() +
+            (n.after.size() + n.control.size()) * sizeof n.id;
+    if (kept > kMostKept)
+      throw InputError{path, "its nodes take more than 512 MiB; export fewer iterations"};
   }
   if (out.nodes.empty()) throw InputError{path, "has no node"};
   return out;

@@ -52,6 +52,21 @@ void refuse_others(const ChakraTrace& t, const ChakraNode& n) {
   throw InputError{t.file, place_of(n) + " " + what};
 }
 
+// The list that quoted JSON is; empty: it is none.
+Json list_in(const std::string& quoted) {
+  std::string text;
+  for (char c : quoted) {
+    while (c == '"' && !text.empty() && text.back() == '\\') text.pop_back();
+    text += c;
+  }
+  try {
+    Json list = parse_json(text, "");
+    if (list.is_array()) return list;
+  } catch (const InputError&) {  // of another form: no group is read of it
+  }
+  return Json::array();
+}
+
 // {"pg_name", "ranks"} of each process group, as PyTorch's execution traces say them.
 void read_groups_of(const ChakraTrace& t, std::map<std::string, std::vector<int>>& groups) {
   for (const ChakraNode& n : t.nodes) {
@@ -61,10 +76,7 @@ void read_groups_of(const ChakraTrace& t, std::map<std::string, std::vector<int>
         to < from)
       continue;
     std::string text = n.inputs.substr(from, to + 2 - from);
-    for (std::size_t at; (at = text.find("\\\"")) != std::string::npos;) text.erase(at, 1);
-    Json list = Json::parse(text, nullptr, false);
-    if (!list.is_array()) continue;
-    for (const Json& g : list) {
+    for (const Json& g : list_in(text)) {
       if (!g.is_object() || !g.contains("pg_name") || !g["pg_name"].is_string() ||
           !g.contains("ranks") || !g["ranks"].is_array())
         continue;
@@ -81,6 +93,9 @@ class Importer {
   Importer(const ChakraTrace& trace, const ChakraSetting& setting, std::vector<std::string>& notes)
       : trace_(trace), setting_(setting), notes_(notes), groups_(setting.groups) {
     read_groups_of(trace, groups_);
+    ranks_ = setting.ranks;
+    for (const auto& [name, members] : groups_)
+      for (int r : members) ranks_ = std::max(ranks_, r + 1);
   }
 
   OrderedJson document() {
@@ -105,12 +120,7 @@ class Importer {
 
  private:
   const ChakraNode& node(std::size_t k) const { return trace_.nodes[k]; }
-  int ranks() const {
-    int n = setting_.ranks;
-    for (const auto& [name, members] : groups_)
-      for (int r : members) n = std::max(n, r + 1);
-    return n;
-  }
+  int ranks() const { return ranks_; }
 
   void number() {
     for (std::size_t k = 0; k < trace_.nodes.size(); ++k) {
@@ -189,16 +199,29 @@ class Importer {
 
   // What waits for a node that is not played waits for what that one waits for.
   void through_metadata() {
+    constexpr std::size_t kMostSeen = 20'000'000;
+    std::size_t seen = 0;
+    std::vector<std::size_t> met(trace_.nodes.size(), SIZE_MAX);  // for which node last
     for (std::size_t k : order_) {
       std::vector<std::size_t> open = after_[k];
       std::vector<std::size_t> out;
-      for (std::size_t seen = 0; !open.empty() && seen < 10'000; ++seen) {
+      while (!open.empty()) {
         std::size_t d = open.back();
         open.pop_back();
-        if (plays(node(d)))
+        if (met[d] == k) continue;
+        met[d] = k;
+        if (plays(node(d))) {
           out.push_back(d);
-        else
-          open.insert(open.end(), after_[d].begin(), after_[d].end());
+          continue;
+        }
+        seen += after_[d].size();
+        if (seen > kMostSeen)
+          throw InputError{trace_.file,
+                           place_of(node(d)) +
+                               " takes no time and joins too many others: through such nodes the "
+                               "trace has more than 20 million dependencies; export fewer "
+                               "iterations"};
+        open.insert(open.end(), after_[d].begin(), after_[d].end());
       }
       std::sort(out.begin(), out.end());
       out.erase(std::unique(out.begin(), out.end()), out.end());
@@ -345,6 +368,7 @@ class Importer {
   const ChakraSetting& setting_;
   std::vector<std::string>& notes_;
   std::map<std::string, std::vector<int>> groups_;
+  int ranks_ = 0;
   std::unordered_map<std::uint64_t, std::size_t> at_;  // by number
   std::vector<std::vector<std::size_t>> after_;
   std::size_t lost_ = 0;

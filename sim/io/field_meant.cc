@@ -12,7 +12,12 @@ std::string field_meant(const std::string& name) {
       {"cluster.devices_per_host",
        {"devices_per_host", "gpus_per_host", "gpus_per_node", "nproc_per_node"}},
       {"cluster.link.bandwidth", {"bandwidth", "network", "link"}},
-      {"workload.batch", {"batch", "batch_size", "batchsize", "bs"}},
+      {"workload.batch",
+       {"batch", "batch_size", "batchsize", "bs", "micro_batch_size",
+        "train_micro_batch_size_per_gpu", "per_device_train_batch_size"}},
+      {"accumulation_steps",
+       {"gradient_accumulation_steps", "gradient_accumulation", "grad_accumulation_steps",
+        "grad_accum", "grad_accum_steps", "accumulate_grad_batches"}},
       {"workload.sequence",
        {"sequence", "seq", "seq_len", "seqlen", "seq_length", "sequence_length", "max_seq_len",
         "max_seq_length", "max_length", "block_size", "context_length", "tokens"}},
@@ -26,6 +31,21 @@ std::string field_meant(const std::string& name) {
   std::replace(plain.begin(), plain.end(), '-', '_');
   for (const auto& [field, names] : kFields)
     if (std::find(names.begin(), names.end(), plain) != names.end()) return field;
+  return {};
+}
+
+std::string flag_meant(const std::string& name) {
+  std::string plain = name;
+  std::replace(plain.begin(), plain.end(), '_', '-');
+  for (const char* precision : {"bf16", "fp16", "tf32", "fp32"})
+    if (plain == precision)
+      return std::string("--set workload.precision=") + precision +
+             (plain.ends_with("16") ? " (and workload.casting=autocast where torch.autocast casts)"
+                                    : "");
+  for (const char* stage : {"zero-stage", "zero", "zero1", "zero2", "zero3"})
+    if (plain == stage) return "--plan zero1, zero2 or zero3 (DeepSpeed's stages)";
+  for (const char* system : {"fsdp", "fsdp2", "ddp", "horovod"})
+    if (plain == system) return std::string("--plan ") + system;
   return {};
 }
 

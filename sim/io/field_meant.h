@@ -9,6 +9,10 @@ namespace ddpsim::io {
 // "cluster.hosts", ..., "ranks", or "workload"; "" = none that is known.
 std::string field_meant(const std::string& name);
 
+// What is meant by a flag of other programs that holds a value by itself: "--set
+// workload.precision=bf16" of "bf16"; "" = none that is known.
+std::string flag_meant(const std::string& name);
+
 // What a field is set to by somebody who says true or false of it: "bf16 with
 // workload.casting=autocast"; "" = it takes such an answer, or nothing is meant by it.
 std::string setting_meant(const std::string& field, bool on);

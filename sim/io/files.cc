@@ -229,8 +229,14 @@ std::string Home::find(const std::string& folder, const std::string& name, const
     hint = *longer;
   // "h100" is in "hgx-h100" and "dgx-h100".
   std::string inside;
+  std::string part = name;  // of "8xH100" what is a name
+  if (const auto x = part.find_first_not_of("0123456789");
+      x > 0 && x < part.size() && part[x] == 'x')
+    part.erase(0, x + 1);
+  for (char& c : part)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   for (const std::string& s : shipped_names)
-    if (name.size() > 2 && s.find(name) != std::string::npos)
+    if (part.size() > 2 && s.find(part) != std::string::npos)
       inside += (inside.empty() ? "\"" : ", \"") + s + "\"";
   if (hint.empty() && !inside.empty())
     throw InputError{name, std::string("no ") + what +

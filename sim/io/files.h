@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,24 @@ std::string read_file(const std::string& path);
 // may, its owner; a link stays a link. Compresses if the path ends in ".gz": the same text gives
 // the same bytes. A device or a pipe is written as it is. Throws InputError if it cannot.
 void write_file(const std::string& path, const std::string& text);
+// Files that belong together, such as a workload and a Run of one trace: all are written beside
+// their places, as by write_file, before the first of them gets its name.
+class FileSet {
+ public:
+  FileSet();
+  ~FileSet();  // what has no name yet is removed
+  FileSet(const FileSet&) = delete;
+  FileSet& operator=(const FileSet&) = delete;
+  // A device or a pipe is written now. Throws InputError if it cannot be written; the others then
+  // are as they were.
+  void add(const std::string& path, const std::string& text);
+  // All get their names. Throws InputError.
+  void commit();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 // Every member of gzip data. `name`: of what it is, for errors. Throws InputError.
 std::string gunzip(const std::string& name, const std::string& packed);
 bool exists(const std::string& path);

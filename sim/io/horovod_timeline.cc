@@ -192,14 +192,14 @@ class TimelineReader {
     r.end = std::max(r.end, us);
     for (std::size_t k = 0; k < s.activities.size(); ++k) {
       const TimelineActivity& a = s.activities[k];
-      auto same = std::find_if(r.activities.begin(), r.activities.end(),
-                               [&](const TimelineActivity& x) { return x.name == a.name; });
-      if (same == r.activities.end()) {
+      auto [at, fresh] = part.activities.try_emplace(a.name, r.activities.size());
+      if (fresh) {
         r.activities.push_back(a);
         continue;
       }
-      same->begin = std::min(same->begin, a.begin);
-      same->end = std::max(same->end, a.end);
+      TimelineActivity& same = r.activities[at->second];
+      same.begin = std::min(same.begin, a.begin);
+      same.end = std::max(same.end, a.end);
     }
     part.step = std::max(part.step, states_[t].occurrences++);
     if (++part.ended < sets_[number].size()) return;
@@ -250,6 +250,7 @@ class TimelineReader {
 
   struct Part {
     TimelineReduction reduction;
+    std::map<std::string, std::size_t> activities;  // of the reduction's, by name
     std::size_t ended = 0;
     std::size_t step = 0;
   };
@@ -265,12 +266,9 @@ class TimelineReader {
   std::map<std::int64_t, std::int64_t> lasts_;
 };
 
-// The operation of a Program that an activity is; "" = none.
-std::string word_of_activity(const TimelineReduction& r, const std::string& name) {
-  auto has = [&](const char* other) {
-    return std::any_of(r.activities.begin(), r.activities.end(),
-                       [&](const TimelineActivity& a) { return a.name == other; });
-  };
+// The operation of a Program that an activity is; "" = none. `scattered`: among hosts only, as a
+// reduce-scatter of the same reduction has run on each.
+std::string word_of_activity(const std::string& name, bool scattered) {
   if (name == "MEMCPY_IN_FUSION_BUFFER") return "copy_in/fused.";
   if (name == "MEMCPY_OUT_FUSION_BUFFER") return "copy_out/fused.";
   if (name == "MEMCPY_IN_HOST_BUFFER") return "to_host/fused.";
@@ -280,7 +278,7 @@ std::string word_of_activity(const TimelineReduction& r, const std::string& name
   if (name == "NCCL_REDUCE") return "reduce/fused.";
   if (name == "NCCL_BCAST") return "broadcast/fused.";
   if (name.ends_with("_ALLREDUCE"))
-    return has("NCCL_REDUCESCATTER") ? "allreduce_across/fused." : "allreduce/fused.";
+    return scattered ? "allreduce_across/fused." : "allreduce/fused.";
   return "";
 }
 
@@ -315,8 +313,11 @@ Run run_of(const HorovodTimeline& timeline) {
         const auto type = parse_dtype(timeline.tensors[t].dtype);
         bytes += timeline.tensors[t].elements * (type ? element_size(*type) : 0);
       }
+      const bool scattered =
+          std::any_of(r.activities.begin(), r.activities.end(),
+                      [](const TimelineActivity& a) { return a.name == "NCCL_REDUCESCATTER"; });
       for (const TimelineActivity& a : r.activities) {
-        const std::string word = word_of_activity(r, a.name);
+        const std::string word = word_of_activity(a.name, scattered);
         if (word.empty() || a.end < a.begin) continue;
         Span s;
         s.step = static_cast<int>(k);

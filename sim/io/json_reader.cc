@@ -115,6 +115,11 @@ class Checker {
 Json parse_json(const std::string& text, const std::string& file) {
   if (text.find_first_not_of(" \t\r\n") == std::string::npos)
     throw InputError{file, "the file is empty; expected JSON"};
+  // The library takes it for the end, and would not look at what follows.
+  if (auto at = text.find('\0'); at != std::string::npos)
+    throw InputError{file, fmt::format("not valid JSON: byte {} is a NUL byte, which no text has; "
+                                       "fetch it or write it again",
+                                       at)};
   try {
     Checker checker(file);
     Json::sax_parse(text, &checker);
@@ -236,7 +241,10 @@ Bytes Reader::bytes() const {
   return with_unit<Bytes>(*this, parse_bytes);
 }
 Bandwidth Reader::bandwidth() const {
-  return with_unit<Bandwidth>(*this, parse_bandwidth);
+  Bandwidth b = with_unit<Bandwidth>(*this, parse_bandwidth);
+  if (b.bits_per_s <= 0)
+    fail("a bandwidth is positive, for example \"100Gb/s\"; what may be absent is left out");
+  return b;
 }
 
 std::vector<std::int64_t> Reader::integers() const {

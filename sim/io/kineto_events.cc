@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::size_t kMostDepth = 64;
 constexpr std::int64_t kMostDuration = 1'000'000'000'000;  // microseconds: eleven days
-constexpr std::size_t kMostValue = 64u << 20;              // bytes of one value
+constexpr std::size_t kMostOfEvent = 64u << 20;  // of an event, or of a value beside the events
+constexpr std::size_t kMostKey = 64;  // of a key, that are kept: no key of a trace has more
 
 struct Microseconds {
   std::int64_t us = -1;
@@ -48,7 +49,9 @@ class Handler {
  public:
   using Json = nlohmann::json;
   Handler(ByteStream& stream, std::string file, const std::function<void(KinetoEvent&)>& each)
-      : stream_(stream), file_(std::move(file)), each_(each) {}
+      : stream_(stream), file_(std::move(file)), each_(each) {
+    met();
+  }
   KinetoHead head;
 
   bool null() { return scalar("", ""); }
@@ -60,7 +63,7 @@ class Handler {
   bool binary(Json::binary_t&) { return false; }
   bool key(std::string& text) {
     met();
-    keys_.back().swap(text);
+    keys_.back().assign(text, 0, kMostKey);
     return true;
   }
   bool start_object(std::size_t) { return open('{'); }
@@ -73,11 +76,9 @@ class Handler {
   }
 
  private:
-  // A string literal that never ends would fill the memory before it is met.
+  // A string that never ends would fill the memory before it is met, and so would an event.
   void met() {
-    if (stream_.passed() - last_ > kMostValue)
-      throw InputError{file_, "holds one value of more than 64 MiB, and is no trace"};
-    last_ = stream_.passed();
+    if (!in_event()) stream_.allow(kMostOfEvent, "one value or event");
   }
   std::size_t depth() const { return kinds_.size(); }
   bool open(char kind) {
@@ -197,7 +198,6 @@ class Handler {
   std::vector<std::string> keys_;
   std::vector<std::size_t> counts_;  // of each open object or list, values that have ended
   std::size_t events_at_ = 0;        // depth of the list of events; 0: outside
-  std::size_t last_ = 0;
   KinetoEvent event_;
 };
 

@@ -81,6 +81,7 @@ nccl::ChannelGraph read_graph(const XmlFile& xml, pugi::xml_node at) {
   bool none = std::all_of(g.nics.begin(), g.nics.end(),
                           [](const std::array<int, 2>& n) { return n[0] < 0; });
   if (none) g.nics.clear();
+  if (!none && !(g.bw_inter > 0)) xml.fail(at, "speedinter is 0, but its channels have NICs");
   return g;
 }
 
@@ -143,9 +144,9 @@ nccl::Graphs read_nccl_graphs(const Json& j, const std::string& file) {
         item.at("algorithm").choice({"ring", "tree", "collnet_chain", "nvls", "collnet_direct"}));
     nccl::ChannelGraph& g = out[id];
     if (g.channels > 0) item.at("algorithm").fail("appears twice");
-    auto bandwidth = [&](const char* key) {
+    auto bandwidth = [&](const char* key, std::int64_t least) {
       std::int64_t v = item.at(key).integer();
-      if (v < 0) item.at(key).fail("is not negative");
+      if (v < least) item.at(key).fail(v < 0 ? "is not negative" : "a bandwidth is positive");
       return static_cast<double>(v);
     };
     auto type = [&](const char* key) {
@@ -154,8 +155,8 @@ nccl::Graphs read_nccl_graphs(const Json& j, const std::string& file) {
     };
     g.pattern = static_cast<nccl::Pattern>(item.at("pattern").small(0, 6));
     g.channels = item.at("channels").small(1, kMostChannels);
-    g.bw_intra = bandwidth("bw_intra_bytes_per_s");
-    g.bw_inter = bandwidth("bw_inter_bytes_per_s");
+    g.bw_intra = bandwidth("bw_intra_bytes_per_s", 1);
+    g.bw_inter = bandwidth("bw_inter_bytes_per_s", item.at("nics").json().empty() ? 0 : 1);
     g.latency_inter = {item.at("latency_inter_ps").integer()};
     if (g.latency_inter.ps < 0) item.at("latency_inter_ps").fail("is not negative");
     g.type_intra = type("type_intra");

@@ -68,6 +68,7 @@ struct NcclTestsTable {
   std::vector<NcclTestsRow> rows;
   std::vector<std::string> dropped;  // a sentence for each damaged row
   int ranks = 0;                     // that the file says; 0 = it does not
+  int firsts = 0;  // processes that call themselves its rank 0: more than one were no one job
 };
 
 struct NcclTests {

@@ -369,6 +369,12 @@ std::string key_of(const CollectiveSetting& c) {
 
 NcclTestsRun run_of(const NcclTests& tests, const NcclTestsSetting& setting) {
   NcclTestsTable t = choose(tests, setting);
+  if (t.firsts > 1)
+    throw InputError{setting.file,
+                     fmt::format("{} processes each call themselves rank 0: nccl-tests was built "
+                                 "without MPI, each ran by itself, and nothing went between them; "
+                                 "build it with make MPI=1, and measure again",
+                                 t.firsts)};
   NcclTestsRun out;
   out.notes = t.dropped;
   Meaning meaning = meaning_of(t);

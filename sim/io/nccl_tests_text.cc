@@ -107,7 +107,14 @@ class Parser {
     View text = without_stream(clean);
     environment(text);
     command(text);
-    if (auto hash = text.find('#'); hash != View::npos && comment(text.substr(hash))) return;
+    // Some lose the first '#' on the way (Markdown, a shell): then the first is that of "#wrong".
+    auto hash = text.find('#');
+    View before = text.substr(0, hash);
+    if (is_of_test(before)) {
+      if (comment(text)) return;
+    } else if (hash != View::npos && comment(text.substr(hash))) {
+      return;
+    }
     row(words_of(without_nccl(text)));
   }
 
@@ -154,6 +161,16 @@ class Parser {
     }
   }
 
+  // A line that nccl-tests writes behind a '#', by its words.
+  static bool is_of_test(View line) {
+    auto has = [&](View text) { return line.find(text) != View::npos; };
+    return (has("nThread ") && has("minBytes ")) ||
+           (has("Rank ") && has(" Pid ") && has(" on ") && has(" device ")) ||
+           (has("size ") && has(" count ") && has("algbw") && has("busbw")) ||
+           has("Out of bounds values") || has("Avg bus bandwidth") ||
+           has("Collective test starting:") || has("nccl-tests version ");
+  }
+
   bool comment(View line) {
     Words w = words_of(line);
     auto has = [&](View text) { return line.find(text) != View::npos; };
@@ -173,7 +190,7 @@ class Parser {
       return true;
     }
     if (has("nThread ") && has("minBytes ")) return header(w), true;
-    if (has(" Rank ") && has(" device ") && has(" on ")) return device(line, w), true;
+    if (has("Rank ") && has(" device ") && has(" on ")) return device(line, w), true;
     if (has(" Rank ") && has(" Pid ")) return true;  // cut
     if (has("algbw") && has("busbw")) return columns(w), true;
     if (has("Out of bounds values") || has("Avg bus bandwidth")) {
@@ -232,8 +249,11 @@ class Parser {
     }
     if (d.rank < 0 || d.host.empty()) return;
     NcclTestsTable& t = table();
-    if (devices_.insert({out_.tables.size(), d.group, d.rank}).second)
-      t.devices.push_back(std::move(d));
+    auto& processes = devices_[{out_.tables.size(), d.group, d.rank}];
+    bool fresh = processes.empty();
+    processes.insert(d.host + " " + d.pid);
+    if (d.rank == 0) t.firsts = std::max(t.firsts, static_cast<int>(processes.size()));
+    if (fresh) t.devices.push_back(std::move(d));
   }
 
   void columns(const Words& w) {
@@ -347,7 +367,8 @@ class Parser {
   }
 
   NcclTests& out_;
-  std::set<std::tuple<std::size_t, int, int>> devices_;  // that are known: table, group, rank
+  // Of table, group and rank: its processes.
+  std::map<std::tuple<std::size_t, int, int>, std::set<std::string>> devices_;
   int number_ = 0;
   std::string command_;  // operation of the last command line that was seen
   bool started_ = false;

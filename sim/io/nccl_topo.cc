@@ -28,8 +28,22 @@ constexpr PcieRate kPcie[] = {{"2.5", 0.25},           {"5", 0.5},
                               {"32", 4 * 128.0 / 130}, {"64", 8 * 242.0 / 256}};
 constexpr double kPcieOtherwise = 128.0 / 130;
 constexpr int kWidthOtherwise = 16;
-constexpr std::int64_t kNetOtherwise = 10'000;  // Mb/s
+constexpr std::int64_t kNetOtherwise = 10'000;       // Mb/s
+constexpr std::int64_t kMostLikelyGigabits = 1'000;  // a smaller speed was meant in Gb/s
 constexpr int kSmOtherwise = 80;
+
+// What a person should look at; "" = nothing. `speed`: Mb/s, above 0.
+std::string doubt_of_speed(const std::string& nic, std::int64_t speed) {
+  const std::string name = "NIC " + nic.substr(0, 40);
+  if (speed == kNetOtherwise)
+    return name +
+           " is of speed 10000 (10 Gb/s), which NCCL also writes where it does not know the speed, "
+           "as of virtual machines; if it is another: --set cluster.link.bandwidth=100Gb/s";
+  if (speed < kMostLikelyGigabits)
+    return fmt::format("{} is of speed {}, which is of Mb/s as NCCL writes it: {} Gb/s", name,
+                       speed, static_cast<double>(speed) / 1000);
+  return {};
+}
 
 double nvlink_gb(int sm) {
   return sm >= 100 ? 50 : sm == 86 ? 14.0625 : sm >= 70 ? 25 : 20;
@@ -265,7 +279,9 @@ class Host {
   // `at`: <nic>, or a <pci> of a NIC without one. Ports of one card share its slot.
   void nics_of(Node at, int parent, double pcie) {
     std::vector<Nic> ports;
+    bool named = false;
     for (Node net : at.children("net")) {
+      named = true;
       if (xml_.integer(net, "keep", 0, 1).value_or(1) == 0) continue;
       Nic n;
       n.dev = xml_.integer(net, "dev", -1, INT32_MAX).value_or(-1);
@@ -274,12 +290,16 @@ class Host {
       if (speed <= 0) {
         speed = kNetOtherwise;
         note("where a NIC's speed is not said, 10 Gb/s are taken, as NCCL does");
+      } else if (std::string doubt = doubt_of_speed(n.net, speed); !doubt.empty()) {
+        note(doubt);
       }
       n.rate = static_cast<double>(speed) / 8000;
       n.latency_us = xml_.number(net, "latency", 0, 1e6).value_or(0);
       ports.push_back(std::move(n));
     }
-    if (ports.empty() && std::string(at.name()) == "pci") {
+    if (!named && std::string(at.name()) == "nic")
+      note("a <nic> without a <net> is left out, as NCCL does");
+    if (!named && std::string(at.name()) == "pci") {
       note("where a NIC's speed is not said, 10 Gb/s are taken, as NCCL does");
       ports.push_back({-1, "", kNetOtherwise / 8000.0, 0, 0, 0, ""});
     }

@@ -27,8 +27,14 @@ OrderedJson write_by_precision(const std::array<double, 4>& v) {
 
 SameChip read_like(const Reader& r) {
   r.only({"gpu", "limit_w", "clock_hz", "peak_flops"});
-  return {r.at("gpu").text(), r.at("limit_w").number(), r.at("clock_hz").number(),
-          read_by_precision(r.at("peak_flops"))};
+  const Reader peaks = r.at("peak_flops");
+  SameChip out{r.at("gpu").text(), r.at("limit_w").number(), r.at("clock_hz").number(),
+               read_by_precision(peaks)};
+  for (std::size_t i = 0; i < out.peak_flops.size(); ++i)
+    if (peaks.has(kPrecisions[i]) && !(out.peak_flops[i] > 0))
+      peaks.at(kPrecisions[i])
+          .fail("a peak rate is positive; leave out what the device does not offer");
+  return out;
 }
 
 }  // namespace

@@ -61,8 +61,11 @@ TransportSection read_transport(const Reader& r) {
     t.send_buffer = {r.at("send_buffer_bytes").integer()};
     if (t.send_buffer.count < 0) r.at("send_buffer_bytes").fail("expected 0 or more bytes");
   }
-  if (t.ll_latency && r.has("ll_max_bytes_per_s"))
-    t.ll_max_bytes_per_s = r.at("ll_max_bytes_per_s").number();
+  if (r.has("ll_max_bytes_per_s")) {
+    double rate = r.at("ll_max_bytes_per_s").number();
+    if (!(rate > 0)) r.at("ll_max_bytes_per_s").fail("a positive rate; leave it out if unknown");
+    if (t.ll_latency) t.ll_max_bytes_per_s = rate;
+  }
   if (r.has("cpu_ps_per_byte")) {
     t.cpu_ps_per_byte = r.at("cpu_ps_per_byte").number();
     if (!(t.cpu_ps_per_byte >= 0 && t.cpu_ps_per_byte < 1e6))
@@ -224,6 +227,8 @@ Profile read_profile(const Json& j, const std::string& file) {
     i.only({"basis", "source", "bytes_per_s", "half_bytes_per_s"});
     p.reduction_basis = read_basis(i);
     p.reduction_bytes_per_s = i.at("bytes_per_s").number();
+    if (!(p.reduction_bytes_per_s > 0))
+      i.at("bytes_per_s").fail("a positive rate; leave \"reduction\" out if unknown");
     if (i.has("half_bytes_per_s")) {
       p.half_reduction_bytes_per_s = i.at("half_bytes_per_s").number();
       if (!(p.half_reduction_bytes_per_s > 0 && p.half_reduction_bytes_per_s < 1e15))

@@ -10,8 +10,9 @@ namespace {
 
 using analysis::Traced;
 
-constexpr std::size_t kMostEvents = 30'000'000;  // kept: 1.5 GB
+constexpr std::size_t kMostEvents = 8'000'000;  // kept, and twice while they are sorted: 640 MB
 constexpr std::size_t kMostNames = 1'000'000;
+constexpr std::size_t kMostKept = 128u << 20;  // bytes of names, shapes and messages
 
 bool starts(const std::string& name, const char* with) {
   return name.starts_with(with);
@@ -147,9 +148,17 @@ void TraceCollector::operator()(const KinetoEvent& e) {
   if (*what == Traced::Collective || *what == Traced::DeviceCollective) event.detail = message(e);
   if (trace_.events.size() == kMostEvents)
     throw InputError{trace_.file,
-                     "its iterations hold more than 30 million events; record fewer "
+                     "its iterations hold more than 8 million events; record fewer "
                      "(schedule(active=3)), or read fewer (--iterations 1)"};
   trace_.events.push_back(event);
+}
+
+void TraceCollector::keep(std::size_t bytes) {
+  kept_ += bytes;
+  if (kept_ > kMostKept)
+    throw InputError{trace_.file,
+                     "the names, shapes and messages of its iterations take more than 128 MiB; "
+                     "record fewer (schedule(active=3)), or read fewer (--iterations 1)"};
 }
 
 void TraceCollector::finish() {
@@ -162,7 +171,9 @@ void TraceCollector::finish() {
 std::uint32_t TraceCollector::number(std::map<std::string, std::uint32_t>& of,
                                      const std::string& name) {
   if (of.size() >= kMostNames) return 0;
-  return of.try_emplace(name, static_cast<std::uint32_t>(of.size())).first->second;
+  auto [at, fresh] = of.try_emplace(name, static_cast<std::uint32_t>(of.size()));
+  if (fresh) keep(2 * name.size());
+  return at->second;
 }
 
 std::uint32_t TraceCollector::named(const std::string& name) {
@@ -172,6 +183,7 @@ std::uint32_t TraceCollector::named(const std::string& name) {
 }
 
 std::uint32_t TraceCollector::gradient(const KinetoEvent& e) {
+  keep(sizeof trace_.gradients.front() + e.shape.size() * sizeof e.shape.front());
   trace_.gradients.push_back({e.shape, dtype_in(e.input_type), e.input_type.empty()});
   return static_cast<std::uint32_t>(trace_.gradients.size() - 1);
 }
@@ -179,7 +191,12 @@ std::uint32_t TraceCollector::gradient(const KinetoEvent& e) {
 // The arguments of the record around a backend's annotation, which has none.
 void TraceCollector::remember(const KinetoEvent& e) {
   if (e.collective.empty() || e.collective == "wait") return;
-  around_[e.process + "/" + e.thread] = e;
+  KinetoEvent& here = around_[e.process + "/" + e.thread];
+  if (here.name.empty()) keep(sizeof e);
+  keep(e.group_ranks.size() > here.group_ranks.size()
+           ? e.group_ranks.size() - here.group_ranks.size()
+           : 0);
+  here = e;
 }
 
 std::uint32_t TraceCollector::message(const KinetoEvent& e) {
@@ -202,6 +219,7 @@ std::uint32_t TraceCollector::message(const KinetoEvent& e) {
     for (std::int64_t n : e.shape) m.elements = saturating_multiply(m.elements, n);
     m.dtype = dtype_in(e.input_type);
   }
+  keep(sizeof m + m.group.size() + m.group_ranks.size());
   trace_.messages.push_back(std::move(m));
   return static_cast<std::uint32_t>(trace_.messages.size() - 1);
 }

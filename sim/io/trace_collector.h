@@ -26,11 +26,12 @@ class TraceCollector {
   void finish();
 
  private:
-  static std::uint32_t number(std::map<std::string, std::uint32_t>& of, const std::string& name);
+  std::uint32_t number(std::map<std::string, std::uint32_t>& of, const std::string& name);
   std::uint32_t named(const std::string& name);
   std::uint32_t gradient(const KinetoEvent& e);
   void remember(const KinetoEvent& e);
   std::uint32_t message(const KinetoEvent& e);
+  void keep(std::size_t bytes);
 
   analysis::Trace& trace_;
   bool marks_alone_;
@@ -40,6 +41,7 @@ class TraceCollector {
   std::map<std::string, std::uint32_t> threads_;
   std::map<std::string, std::uint32_t> names_;
   std::map<std::string, KinetoEvent> around_;  // by thread
+  std::size_t kept_ = 0;                       // bytes beside the events
 };
 
 // The last `iterations` of those that `marks` has, and one more, whose last kernel is where the

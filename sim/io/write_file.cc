@@ -1,15 +1,16 @@
 // The one writer. A regular file is written beside its place and renamed; what is left of a killed
 // writer carries ddpsim's mark, this machine's and the process's, and nothing else is ever removed.
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -103,26 +104,35 @@ std::optional<pid_t> writer_of(const std::string& name, const std::string& machi
   return static_cast<pid_t>(*pid);
 }
 
-// What is being written, where a signal's handler finds it.
+// What is being written, where a signal's handler finds it: a list that only grows, of slots that
+// are used again.
 struct Slot {
   enum : int { Free, Taken, Armed };
-  std::atomic<int> state{Free};
+  std::atomic<int> state{Taken};
   pid_t owner = 0;
-  char path[4096] = "";
+  std::string path;
+  Slot* next = nullptr;
 };
-std::array<Slot, 16> slots;
+std::atomic<Slot*> slots{nullptr};
+
+Slot* taken_slot() {
+  for (Slot* s = slots; s; s = s->next) {
+    int free = Slot::Free;
+    if (s->state.compare_exchange_strong(free, Slot::Taken)) return s;
+  }
+  Slot* fresh = new Slot;
+  fresh->next = slots;
+  while (!slots.compare_exchange_weak(fresh->next, fresh)) {
+  }
+  return fresh;
+}
 
 Slot* arm(const std::string& path) {
-  if (path.size() >= sizeof Slot{}.path) return nullptr;
-  for (Slot& s : slots) {
-    int free = Slot::Free;
-    if (!s.state.compare_exchange_strong(free, Slot::Taken)) continue;
-    s.owner = ::getpid();
-    std::memcpy(s.path, path.c_str(), path.size() + 1);
-    s.state = Slot::Armed;
-    return &s;
-  }
-  return nullptr;  // a handler will not find this one
+  Slot* s = taken_slot();
+  s->owner = ::getpid();
+  s->path = path;
+  s->state = Slot::Armed;
+  return s;
 }
 
 // A file that is being written; removed unless it gets its name.
@@ -132,7 +142,7 @@ class Temporary {
       : target_(target), path_(temporary_name(target)), slot_(arm(path_)) {}
   ~Temporary() {
     if (!named_) ::unlink(path_.c_str());
-    if (slot_) slot_->state = Slot::Free;
+    slot_->state = Slot::Free;
   }
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
@@ -153,6 +163,7 @@ class Temporary {
     write_all(out.number(), target_, text);
     if (!out.close()) fail(target_, errno);
   }
+  const std::string& target() const { return target_; }
   void give_name() {
     if (::rename(path_.c_str(), target_.c_str()) != 0) fail(target_, errno);
     named_ = true;
@@ -167,7 +178,14 @@ class Temporary {
 
 }  // namespace
 
-void write_file(const std::string& given, const std::string& plain) {
+struct FileSet::State {
+  std::vector<std::unique_ptr<Temporary>> files;
+};
+
+FileSet::FileSet() : state_(std::make_unique<State>()) {}
+FileSet::~FileSet() = default;
+
+void FileSet::add(const std::string& given, const std::string& plain) {
   std::string packed = given.ends_with(".gz") ? gzip(plain) : std::string();
   const std::string& text = given.ends_with(".gz") ? packed : plain;
   std::error_code ignored;
@@ -185,14 +203,27 @@ void write_file(const std::string& given, const std::string& plain) {
   // Through a link, so that the link stays one.
   std::string path = fs::exists(status) ? fs::canonical(given, ignored).string() : given;
   if (path.empty()) path = given;
-  Temporary file(path);
-  file.write(text);
-  file.give_name();
+  for (const auto& other : state_->files)
+    if (other->target() == path)
+      throw InputError{given, "would hold two of this command's files; name another"};
+  state_->files.push_back(std::make_unique<Temporary>(path));
+  state_->files.back()->write(text);
+}
+
+void FileSet::commit() {
+  for (const auto& file : state_->files) file->give_name();
+  state_->files.clear();
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  FileSet one;
+  one.add(path, text);
+  one.commit();
 }
 
 void abandon_temporaries() noexcept {
-  for (Slot& s : slots)
-    if (s.state == Slot::Armed && s.owner == ::getpid()) ::unlink(s.path);
+  for (const Slot* s = slots; s; s = s->next)
+    if (s->state == Slot::Armed && s->owner == ::getpid()) ::unlink(s->path.c_str());
 }
 
 void remove_stale_temporaries(const std::string& folder) {

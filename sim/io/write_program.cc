@@ -71,7 +71,7 @@ OrderedJson write_program(const Program& p, const Workload& w, int ranks) {
   j["device"] = p.device == DeviceKind::Cpu ? "cpu" : "gpu";
   j["backend"] = name_of(p.backend);
   j["ranks"] = ranks;
-  j["batch"] = w.batch;
+  if (w.batch > 0) j["batch"] = w.batch;  // of a program that was given: where it says one
   j["micro_steps"] = p.micro_steps;
   j["worker_threads"] = p.worker_threads;
   if (!p.streams.empty()) j["streams"] = p.streams;

@@ -49,10 +49,9 @@ OrderedJson write_collectives(const CollectiveSetting& c) {
                 {"algorithm", c.algorithm},
                 {"protocol", c.protocol},
                 {"cluster", c.cluster},
-                {"environment", OrderedJson::object()},
+                {"environment", c.environment},
                 {"source", c.source},
                 {"chosen", OrderedJson::array()}};
-  for (const auto& [name, value] : c.environment) j["environment"][name] = value;
   for (const CollectiveChoice& x : c.chosen)
     j["chosen"].push_back({{"bytes", x.bytes},
                            {"algorithm", x.algorithm},

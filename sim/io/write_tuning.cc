@@ -72,8 +72,9 @@ OrderedJson write_tuning(const predict::Tuning& t, const predict::Scaling* scali
     j["partition"] = {{"buckets", t.partition->buckets},
                       {"step_ps", t.partition->step.ps},
                       {"model_ps", t.partition->model.ps},
-                      {"bucket_cap_mb_list", t.partition->list},
-                      {"warning", strategy::kCapListWarning}};
+                      {"bucket_cap_mb_list", t.partition->list}};
+  if (t.partition && !strategy::takes_cap_list(t.recommended))
+    j["partition"]["warning"] = strategy::kCapListWarning;
   if (!t.no_partition.empty()) j["no_partition"] = t.no_partition;
   j["other"] = nullptr;
   if (t.other_best) {

@@ -357,8 +357,7 @@ struct Scenario {
   std::vector<OtherJob> other_jobs;  // all jobs start together
   std::map<int, double> slow_ranks;  // compute-time factor of a rank
   std::optional<Jitter> jitter;
-  bool stragglers = true;              // ranks vary as the profile says, where neither slow_ranks
-                                       // nor jitter says how
+  bool stragglers = true;              // ranks vary as the profile says, unless jitter says how
   std::optional<InputPipeline> input;  // none: it is always there
   // On an emulated cluster: computation keeps a core of the shared machine busy (real), or is slept
   // (timed).

@@ -395,7 +395,8 @@ Prediction predict(const Question& q, const Options& given) {
     out.extrapolated.push_back(
         "the profile names no compute capability, so NCCL's choice is not known: a ring, at the "
         "profile's own latencies");
-  if (q.scenario.plan.system == System::PytorchDdp && !q.scenario.plan.bucket_cap_mb_list.empty())
+  if (q.scenario.plan.system == System::PytorchDdp && !q.scenario.plan.bucket_cap_mb_list.empty() &&
+      !strategy::takes_cap_list(q.scenario.plan))
     out.extrapolated.push_back(std::string("bucket_cap_mb_list is ") + strategy::kCapListWarning);
   if (r.program.servers && !server_memory(q, Level::Mid))
     out.extrapolated.push_back(

@@ -11,9 +11,10 @@ namespace ddpsim::predict {
 // REQUIRES: n >= 1.
 double expected_largest(int n);
 
-// How many times as long the slowest rank of a step computes as a typical one: 1 + cv *
-// expected_largest(ranks). 1 where the scenario says itself how ranks differ (slow_ranks, jitter),
-// or that they are alike (stragglers: false).
+// How many times as long the slowest rank of a step computes as the slowest would if none varied:
+// of alike ranks 1 + cv * expected_largest(ranks); a rank that is slower by itself (slow_ranks)
+// leaves the others less often the slowest. 1 where the scenario says itself how ranks vary
+// (jitter), or that they do not (stragglers: false).
 double straggling(const Profile& p, const Scenario& s, Level level);
 
 // What that adds to a step.

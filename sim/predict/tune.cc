@@ -175,10 +175,11 @@ void Tuner::say() {
     if (out_.cliffs)
       out_.verdict = "no setting that keeps its gain: " + steps + ", and settings within " +
                      percent(kBeside) + " of one that gains lose it again";
+    else if (gain_of_best > kRepeats)
+      out_.verdict = "nothing is surely better: " + steps + "; these " + percent(gain_of_best) +
+                     " lie inside the profile's uncertainty";
     else
-      out_.verdict =
-          "no difference you could measure: " + steps +
-          (gain_of_best > kRepeats ? ", a gain that lies inside the profile's uncertainty" : "");
+      out_.verdict = "no difference you could measure: " + steps;
   } else {
     const CurvePoint& p = out_.other_is_better ? *out_.other_best : out_.curve[*out_.chosen];
     out_.verdict = label(p, out_.other_is_better ? out_.other : out_.knob) + " makes the step " +

@@ -198,6 +198,12 @@ class ShardedTuner {
   ShardedTuning out_;
 };
 
+std::string percent_text(double v) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * v);
+  return text;
+}
+
 std::string gib(std::int64_t bytes) {
   char text[40];
   std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(bytes) / (1024.0 * 1024 * 1024));
@@ -231,17 +237,19 @@ std::string verdict_of(const ShardedTuning& t) {
     if (*t.best == t.current)
       return "keep the plan as it is: " + to_string(now.step) +
              " is the shortest step that fits, of " + std::to_string(t.tried.size()) + " settings";
-    return "no difference you could measure: " + changes_of(t, *t.best) + " predicts " +
-           to_string(best.step) + ", the plan as it is " + to_string(now.step);
+    const std::string both = changes_of(t, *t.best) + " predicts " + to_string(best.step) +
+                             ", the plan as it is " + to_string(now.step);
+    const double gain = fraction(t.gain.mid, now.step);
+    return gain > kRepeats ? "nothing is surely better: " + both + "; these " + percent_text(gain) +
+                                 " lie inside the profile's uncertainty"
+                           : "no difference you could measure: " + both;
   }
   const std::string steps = to_string(best.step) + " instead of " + to_string(now.step);
   if (!now.fits)
     return changes_of(t, *t.best) + " makes it fit: " + gib(best.device) + " of " +
            gib(t.capacity) + " instead of " + gib(now.device) + "; the step is " + steps;
-  char percent[40];
-  std::snprintf(percent, sizeof percent, "%.1f %%", 100 * fraction(now.step - best.step, now.step));
   return changes_of(t, *t.best) + " makes the step " + to_string(now.step - best.step) + " (" +
-         percent + ") shorter: " + steps;
+         percent_text(fraction(now.step - best.step, now.step)) + ") shorter: " + steps;
 }
 
 ShardedTuning tune_sharded(const Question& q, const ShardedOptions& options) {

@@ -129,8 +129,8 @@ std::string tuner_csv(std::span<const TunerRow> rows, std::string_view made_of) 
       "# NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE=<this file>\n"
       "# Byte ranges are inclusive, the first line that matches wins, -1 is any. Channels are "
       "always said: the example\n"
-      "# plugin forces ONE channel where they are -1, and for each collective that no line "
-      "matches.\n"
+      "# plugin forces ONE channel where they are -1, and for each collective and communicator "
+      "that no line matches.\n"
       "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n";
   std::vector<TunerRow> last;  // of each group, in order of appearance
   std::map<Group, std::size_t> index;

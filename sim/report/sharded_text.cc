@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "sim/report/text.h"
+#include "sim/report/tuning_text.h"
 
 namespace ddpsim::report {
 namespace {
@@ -152,7 +153,7 @@ std::vector<std::string> why(const ShardedTuning& t) {
         "{} at their optimistic one{}",
         predict::changes_of(t, *t.best), t.gain.mid.ps < 0 ? "loses" : "gains",
         to_string(Duration{std::abs(t.gain.mid.ps)}), to_string(t.gain.low), to_string(t.gain.high),
-        t.gain.measurable ? "" : ": not a difference that you could measure"));
+        t.gain.measurable ? "" : ": " + unsure(t.gain, t.tried[t.current].step)));
   }
   const auto near = static_cast<std::size_t>(
       std::count_if(t.tried.begin(), t.tried.end(), [&](const TriedPlan& p) {

@@ -61,16 +61,6 @@ std::string behind(const strategy::Knob& k) {
   return k.name + " is no argument of PyTorch's (a private name of torch.distributed holds it)";
 }
 
-// Why a gain is not measurable.
-std::string unsure(const Tuning& t) {
-  double gain = std::abs(share(t.gain.mid, t.current.step));
-  return gain <= predict::kRepeats
-             ? fmt::format("not more than the {:g} % to which executed steps repeat",
-                           100 * predict::kRepeats)
-             : "not more than the profile's own uncertainty (its ranges, or how far executed steps "
-               "were off)";
-}
-
 // Sentences under the answer.
 std::vector<std::string> why(const Tuning& t) {
   std::vector<std::string> out;
@@ -99,7 +89,7 @@ std::vector<std::string> why(const Tuning& t) {
       t.gain.mid.ps < 0 ? "loses" : "gains", to_string(Duration{std::abs(t.gain.mid.ps)}),
       100 * std::abs(share(t.gain.mid, t.current.step)), to_string(t.gain.low),
       to_string(t.gain.high));
-  out.push_back(sure + (t.gain.measurable ? "" : ": " + unsure(t)));
+  out.push_back(sure + (t.gain.measurable ? "" : ": " + unsure(t.gain, t.current.step)));
   if (t.bound) {
     const predict::Bound& b = *t.bound;
     const char* because =
@@ -117,9 +107,11 @@ std::vector<std::string> why(const Tuning& t) {
         t.partition->buckets.size(), to_string(t.partition->step));
     bool worth = share(gain, best.step) > predict::kRepeats;
     if (worth)
-      what += fmt::format(
-          ", {} less; needs DistributedDataParallel(bucket_cap_mb_list=[{:g}]) ({})",
-          to_string(gain), fmt::join(t.partition->list, ", "), strategy::kCapListWarning);
+      what += fmt::format(", {} less; DistributedDataParallel(bucket_cap_mb_list=[{:g}]){}",
+                          to_string(gain), fmt::join(t.partition->list, ", "),
+                          strategy::takes_cap_list(t.recommended)
+                              ? ""
+                              : std::string(", ") + strategy::kCapListWarning);
     else
       what += gain.ps >= 0 ? ": no gain over equal caps that you could measure"
                            : ": no better than equal caps";
@@ -177,6 +169,14 @@ std::string cheapest(const predict::Scaling& s) {
 }
 
 }  // namespace
+
+std::string unsure(const predict::Difference& gain, Duration step) {
+  return std::abs(share(gain.mid, step)) <= predict::kRepeats
+             ? fmt::format("not more than the {:g} % to which executed steps repeat",
+                           100 * predict::kRepeats)
+             : "not more than the profile's own uncertainty (its ranges, or how far executed steps "
+               "were off)";
+}
 
 std::string scaling_table(const predict::Scaling& scaling) {
   bool priced = scaling.price_per_hour > 0;

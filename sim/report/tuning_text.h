@@ -14,6 +14,9 @@ struct TuningHeading {
   std::string interval;  // interval_sentence()
 };
 
+// Why a gain is not measurable. `step`: of the plan as it is.
+std::string unsure(const predict::Difference& gain, Duration step);
+
 std::string tuning_page(const TuningHeading& h, const predict::Tuning& t,
                         const predict::Scaling* scaling);
 std::string tuning_markdown(const TuningHeading& h, const predict::Tuning& t,

@@ -67,26 +67,9 @@ Decision units(const Plan& plan, const DecidedFor& of) {
   return d;
 }
 
-// "2", "1/2x15/1", "2+ends", "none".
 std::optional<Setting> parse_units(const std::string& text, const DecidedFor& of) {
-  if (text == "none") return whole_model();
-  const bool apart = text.ends_with(kEnds);
-  const std::string counts = apart ? text.substr(0, text.size() - 5) : text;
-  std::vector<std::int64_t> list;
-  for (std::size_t from = 0; from <= counts.size();) {
-    const std::size_t slash = std::min(counts.find('/', from), counts.size());
-    const std::string item = counts.substr(from, slash - from);
-    const std::size_t x = item.find('x');
-    auto n = parse_integer(item.substr(0, x));
-    const auto times =
-        x == std::string::npos ? std::optional<std::int64_t>(1) : parse_integer(item.substr(x + 1));
-    if (!n || *n < 1 || *n > 1'000'000 || !times || *times < 1 || *times > 10'000)
-      return std::nullopt;
-    list.insert(list.end(), static_cast<std::size_t>(*times), *n);
-    from = slash + 1;
-  }
-  if (apart && !can_part_ends(of.workload)) return std::nullopt;
-  return units_setting(std::move(list), apart);
+  if (text.ends_with(kEnds) && !can_part_ends(of.workload)) return std::nullopt;
+  return units_of_text(text);
 }
 
 // ---- who shards with whom
@@ -108,32 +91,12 @@ Decision shape(const DecidedFor& of) {
   return d;
 }
 
-// FSDP1: a strategy, of hybrid ones with a shape: "hybrid_shard:8".
-std::optional<Setting> strategy_setting(const std::string& text) {
-  const std::size_t colon = text.find(':');
-  const std::string name = text.substr(0, colon);
-  std::int64_t degree = 0;
-  if (colon != std::string::npos) {
-    auto n = parse_integer(text.substr(colon + 1));
-    if (!n || *n < 1) return std::nullopt;
-    degree = *n;
-  }
-  constexpr std::array kStrategies{Sharding::FullShard, Sharding::ShardGradOp, Sharding::NoShard,
-                                   Sharding::HybridShard, Sharding::HybridShardZero2};
-  for (Sharding s : kStrategies)
-    if (name == name_of(s) && (degree == 0 || is_hybrid(s)))
-      return Setting{text, [s, degree](Plan& p) {
-                       p.fsdp.sharding_strategy = s;
-                       p.fsdp.shard_degree = degree;
-                     }};
-  return std::nullopt;
-}
 Decision strategy(const Plan& plan, const DecidedFor& of) {
   Decision d{kStrategy,
              "what is freed after forward, and who shards with whom (hybrid_shard:RANKS)",
              {},
              true};
-  auto add = [&](const std::string& text) { d.settings.push_back(*strategy_setting(text)); };
+  auto add = [&](const std::string& text) { d.settings.push_back(*strategy_of_text(text)); };
   add(name_of(Sharding::FullShard));
   add(name_of(Sharding::ShardGradOp));
   if (plan.pytorch == PytorchVersion::V1_13) return d;  // has no hybrid ones
@@ -188,6 +151,47 @@ std::vector<Decision> of_zero(const Plan& plan) {
 
 }  // namespace
 
+std::optional<Setting> units_of_text(const std::string& text) {
+  if (text == "none") return whole_model();
+  const bool apart = text.ends_with(kEnds);
+  const std::string counts =
+      apart ? text.substr(0, text.size() - std::string_view(kEnds).size()) : text;
+  std::vector<std::int64_t> list;
+  for (std::size_t from = 0; from <= counts.size();) {
+    const std::size_t slash = std::min(counts.find('/', from), counts.size());
+    const std::string item = counts.substr(from, slash - from);
+    const std::size_t x = item.find('x');
+    auto n = parse_integer(item.substr(0, x));
+    const auto times =
+        x == std::string::npos ? std::optional<std::int64_t>(1) : parse_integer(item.substr(x + 1));
+    if (!n || *n < 1 || *n > 1'000'000 || !times || *times < 1 || *times > 10'000)
+      return std::nullopt;
+    list.insert(list.end(), static_cast<std::size_t>(*times), *n);
+    from = slash + 1;
+  }
+  return units_setting(std::move(list), apart);
+}
+
+std::optional<Setting> strategy_of_text(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  std::int64_t degree = 0;
+  if (colon != std::string::npos) {
+    auto n = parse_integer(text.substr(colon + 1));
+    if (!n || *n < 1) return std::nullopt;
+    degree = *n;
+  }
+  constexpr std::array kStrategies{Sharding::FullShard, Sharding::ShardGradOp, Sharding::NoShard,
+                                   Sharding::HybridShard, Sharding::HybridShardZero2};
+  for (Sharding s : kStrategies)
+    if (name == name_of(s) && (degree == 0 || is_hybrid(s)))
+      return Setting{text, [s, degree](Plan& p) {
+                       p.fsdp.sharding_strategy = s;
+                       p.fsdp.shard_degree = degree;
+                     }};
+  return std::nullopt;
+}
+
 Setting units_setting(std::vector<std::int64_t> blocks, bool ends_apart) {
   while (blocks.size() > 1 && blocks[blocks.size() - 2] == blocks.back()) blocks.pop_back();
   std::string text;
@@ -230,7 +234,7 @@ std::vector<Decision> decisions(const Plan& plan, const DecidedFor& of) {
 std::optional<Setting> parse_setting(const Decision& d, const std::string& text,
                                      const DecidedFor& of) {
   if (d.name == kUnits) return parse_units(text, of);
-  if (d.name == kStrategy) return strategy_setting(text);
+  if (d.name == kStrategy) return strategy_of_text(text);
   for (const Setting& s : d.settings)
     if (s.text == text) return s;
   const bool counts = std::all_of(d.settings.begin(), d.settings.end(), [](const Setting& s) {

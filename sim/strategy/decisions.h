@@ -44,6 +44,11 @@ std::string settings_help(const Decision& decision);
 // As the plan has it, in the words of its settings.
 std::string setting_text(const Plan& plan, const Decision& decision);
 
+// As a plan has them without a workload, whose blocks only a check of the plan counts: "2",
+// "1/2x15/1", "2+ends", "none"; and of FSDP1's strategies "hybrid_shard:8".
+std::optional<Setting> units_of_text(const std::string& text);
+std::optional<Setting> strategy_of_text(const std::string& text);
+
 // Units of so many blocks each; "+ends": what is before and after them apart.
 Setting units_setting(std::vector<std::int64_t> blocks, bool ends_apart);
 

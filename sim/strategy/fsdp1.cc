@@ -172,7 +172,8 @@ constexpr OpWord kFsdpWords[] = {kStart,
                                  kAccumulateShard,
                                  kOrderCount,
                                  kOrderIndex,
-                                 kOrderWait,
+                                 kOrderCountWait,
+                                 kOrderIndexWait,
                                  kZeroGradients,
                                  kShardToDevice,
                                  kShardToDeviceTwice,
@@ -210,22 +211,22 @@ class FsdpLowering {
 
   void check_order(std::size_t u) {
     const auto label = static_cast<std::uint32_t>(u);
-    for (const OpWord* word : {&kOrderCount, &kOrderIndex}) {
+    for (auto [word, wait] :
+         {std::pair{&kOrderCount, &kOrderCountWait}, std::pair{&kOrderIndex, &kOrderIndexWait}}) {
       now_.streams.collective(Job::kCompute, *word, label, 4 * job_.ranks, DType::Int32);
-      if (word == &kOrderIndex) now_.b->wait(kOrderWait, label, now_.streams.last(Job::kCompute));
+      now_.b->wait(*wait, label, now_.streams.last(Job::kCompute));
     }
   }
 
   void before_forward(std::size_t u) {
     if (job_.empty(u)) return;
-    if (now_.kind == StepKind::First && job_.how.checks_order && job_.sharded()) check_order(u);
+    if (now_.first_iteration && job_.how.checks_order) check_order(u);
     weights_.bring(u);
     weights_.used_in_forward(u);
     if (job_.how.views_at_forward) now_.trace.push_back({UnitEvent::What::Views, u});
     wait(Job::kCompute, Job::kUnshard);
     const bool known = u == Job::kRoot || !job_.how.prefetches_after_root;
-    if (job_.fsdp.forward_prefetch && known && now_.kind != StepKind::First)
-      weights_.prefetch_forward(u);
+    if (job_.fsdp.forward_prefetch && known && !now_.first_iteration) weights_.prefetch_forward(u);
   }
 
   void after_forward(std::size_t u) {
@@ -341,7 +342,6 @@ class FsdpLowering {
   StepProgram step(StepKind kind) {
     StepBuilder b(job_.program, kind, job_.w, job_.memory);
     now_.b = &b;
-    now_.kind = kind;
     for (std::size_t u = 0; u < job_.units.size(); ++u)
       b.step.buckets.push_back({job_.units[u].parameters(job_.w),
                                 {job_.flat(u) * element_size(job_.types_of[u].weights)},
@@ -356,6 +356,7 @@ class FsdpLowering {
     for (int m = 0; m < job_.plan.accumulation_steps; ++m) {
       if (job_.plan.accumulation_steps > 1) b.set_micro(m);
       now_.last_micro = m + 1 == job_.plan.accumulation_steps;
+      now_.first_iteration = kind == StepKind::First && m == 0;
       forward();
       backward();
     }

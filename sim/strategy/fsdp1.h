@@ -104,9 +104,9 @@ struct Now {
   explicit Now(const Job& job) : job_(job) {}
   StepBuilder* b = nullptr;
   DeviceStreams streams{1 + kMostStreams};
-  StepKind kind = StepKind::Steady;
   bool backward = false;
   bool last_micro = true;
+  bool first_iteration = false;  // no backward has ended: orders are checked, and not yet known
   std::vector<UnitEvent> trace;  // of the forward, with the places where views were made
 
   // Reads and writes so many bytes in all.

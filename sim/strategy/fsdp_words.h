@@ -84,8 +84,10 @@ inline constexpr OpWord kOrderIndex{"all_gather/order_index.",
                                      .of = Of::Label,
                                      .operation = Operation::AllGather,
                                      .in_micro_step = true}};
-inline constexpr OpWord kOrderWait{"wait/order.",
-                                   {.does = Does::Wait, .of = Of::Label, .in_micro_step = true}};
+inline constexpr OpWord kOrderCountWait{
+    "wait/order_count.", {.does = Does::Wait, .of = Of::Label, .in_micro_step = true}};
+inline constexpr OpWord kOrderIndexWait{
+    "wait/order_index.", {.does = Does::Wait, .of = Of::Label, .in_micro_step = true}};
 inline constexpr OpWord kZeroGradients = copy_word("zero_gradient/", Phase::Between);
 
 // FSDP2: shards of a unit's parameters into one buffer, and weights out of it.

@@ -36,9 +36,12 @@ Plan with(const Plan& plan, const Knob& knob, const KnobValue& value);
 // What was typed, if it is a setting of the knob.
 std::optional<KnobValue> parse_value(const Knob& knob, const std::string& text);
 
-// Of bucket_cap_mb_list, wherever it is shown: who pastes it must look first.
+// Of bucket_cap_mb_list, wherever it is shown for an older PyTorch, which does not take it.
 inline constexpr const char* kCapListWarning =
-    "pytorch #169026; newer than 2.11 as far as is known, so look whether yours takes it";
+    "an argument from PyTorch 2.12 on (#169026), which this plan is not of";
+inline bool takes_cap_list(const Plan& plan) {
+  return plan.pytorch >= PytorchVersion::V2_12;
+}
 
 // One setting for each list of buckets that the knob can make, ascending, each the roundest of
 // those that make the same list. Buckets change at finitely many caps; where there are more than

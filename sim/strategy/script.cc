@@ -21,7 +21,8 @@ std::vector<std::string> ddp_lines(const Plan& plan, DeviceKind device) {
   if (device == DeviceKind::Cpu) arguments = "model";
   if (plan.bucket_cap_mb) arguments += ", bucket_cap_mb=" + number_text(*plan.bucket_cap_mb);
   if (!plan.bucket_cap_mb_list.empty()) {
-    out.push_back(std::string("# bucket_cap_mb_list: ") + kCapListWarning);
+    if (!takes_cap_list(plan))
+      out.push_back(std::string("# bucket_cap_mb_list: ") + kCapListWarning);
     std::string list;
     for (double cap : plan.bucket_cap_mb_list)
       list += (list.empty() ? "" : ", ") + number_text(cap);

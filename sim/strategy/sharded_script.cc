@@ -88,22 +88,27 @@ Lines fsdp2_lines(const Plan& plan, const Workload& w, const Sharded& groups) {
   }
   if (!precision.empty()) add("mp_policy=" + precision);
   if (f.cpu_offload) add("offload_policy=CPUOffloadPolicy()");
-  out.push_back("options = dict(" + options + ")");
-  out.push_back("units = []");
+  Lines units;
   const ModelEnds ends = ends_of(w);
   if (f.ends_apart && !modules_text(w, 0, ends.first).empty())
-    out.push_back("units.append([" + modules_text(w, 0, ends.first) + "])");
+    units.push_back("units.append([" + modules_text(w, 0, ends.first) + "])");
   for (const Slices& s : slices_of(w, f)) {
     const std::string list = path_of(s.list);
     if (s.each)
-      out.push_back("units += [[block] for block in " + list + "]");
+      units.push_back("units += [[block] for block in " + list + "]");
     else
-      out.insert(out.end(),
-                 {"edges = " + edges_text(s),
-                  "units += [list(" + list + "[a:b]) for a, b in zip(edges, edges[1:])]"});
+      units.insert(units.end(),
+                   {"edges = " + edges_text(s),
+                    "units += [list(" + list + "[a:b]) for a, b in zip(edges, edges[1:])]"});
   }
   if (f.ends_apart && !modules_text(w, ends.last, w.layers.size()).empty())
-    out.push_back("units.append([" + modules_text(w, ends.last, w.layers.size()) + "])");
+    units.push_back("units.append([" + modules_text(w, ends.last, w.layers.size()) + "])");
+  if (units.empty()) {  // the root holds all, and there is nobody to fetch ahead
+    out.push_back("fully_shard(model" + (options.empty() ? "" : ", " + options) + ")");
+    return out;
+  }
+  out.insert(out.end(), {"options = dict(" + options + ")", "units = []"});
+  out.insert(out.end(), units.begin(), units.end());
   out.insert(out.end(), {"for unit in units:", "    fully_shard(unit, **options)",
                          "fully_shard(model, **options)"});
   // As the tutorials set them: of units that have so many after or before them.

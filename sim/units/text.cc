@@ -1,6 +1,8 @@
 #include "sim/units/text.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
 
 namespace ddpsim {
 namespace {
@@ -27,12 +29,38 @@ Character first_of(std::string_view s) {
   return {code, length};
 }
 
-bool moves_the_cursor(std::uint32_t c) {
-  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 ||
-         (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+// DEL and C1, separators of lines, and marks, embeddings, overrides and isolates of bidirectional
+// writing (Unicode Standard Annex 9).
+bool acts_on_a_terminal(std::uint32_t c) {
+  return (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e || c == 0x200f ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+bool is_c0(std::uint32_t c) {
+  return c < 0x20;
+}
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0 && c < 0x7f; });
 }
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
+
+// `instead_of`: what is written for a character; empty: itself.
+template <class InsteadOf>
+std::string with_replaced(std::string_view text, const InsteadOf& instead_of) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    Character c = first_of(text);
+    if (c.length == 0) {
+      out += kReplacement;
+    } else {
+      std::string_view other = instead_of(c.code);
+      out += other.empty() ? text.substr(0, c.length) : other;
+    }
+    text.remove_prefix(c.length == 0 ? 1 : c.length);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -57,19 +85,26 @@ bool is_utf8(std::string_view text) {
 }
 
 std::string printable(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    Character c = first_of(text);
-    if (c.length == 0)
-      out += kReplacement;
-    else if (moves_the_cursor(c.code))
-      out += ' ';
-    else
-      out += text.substr(0, c.length);
-    text.remove_prefix(c.length == 0 ? 1 : c.length);
-  }
-  return out;
+  return with_replaced(text, [](std::uint32_t c) {
+    return is_c0(c) || acts_on_a_terminal(c) ? std::string_view(" ") : std::string_view();
+  });
+}
+
+std::string printable_page(std::string_view page) {
+  if (is_ascii(page)) return std::string(page);
+  return with_replaced(page, [](std::uint32_t c) {
+    return acts_on_a_terminal(c) ? std::string_view(" ") : std::string_view();
+  });
+}
+
+std::string printable_json(std::string_view json) {
+  if (is_ascii(json)) return std::string(json);
+  char escape[8];
+  return with_replaced(json, [&](std::uint32_t c) {
+    if (!acts_on_a_terminal(c)) return std::string_view();
+    std::snprintf(escape, sizeof escape, "\\u%04x", c);
+    return std::string_view(escape);
+  });
 }
 
 }  // namespace ddpsim

@@ -205,6 +205,7 @@ TEST(Recommended, GainsAtEveryEndOfTheRanges) {
     Json j = json_of(Args{"tune", "--no-levers"} + question);
     if (j["chosen"].is_null()) {
       EXPECT_TRUE(has(j["verdict"], "no difference you could measure") ||
+                  has(j["verdict"], "nothing is surely better") ||
                   has(j["verdict"], "keeps its gain") || has(j["verdict"], "makes no difference"))
           << j["verdict"];
       continue;
@@ -256,6 +257,13 @@ TEST(Provenance, OfAListOfCapsIsItsWarning) {
   EXPECT_TRUE(has(text_of(Args{"predict"} + kSlow + list), "bucket_cap_mb_list=[1, 25]"));
   Json t = json_of(Args{"tune", "--no-levers"} + kSlow);
   EXPECT_TRUE(has(t["partition"]["warning"], warning));
+  // From 2.12 on it is an argument, and is offered as one.
+  const Args newer = kSlow + Args{"--set", "pytorch=2.13"};
+  for (const Args& a : {Args{"predict"}, Args{"explain"}})
+    EXPECT_FALSE(has(text_of(a + newer + list), warning)) << a[0];
+  t = json_of(Args{"tune", "--no-levers"} + newer);
+  ASSERT_TRUE(t["partition"].is_object());
+  EXPECT_FALSE(t["partition"].contains("warning"));
 }
 
 // Half of the passes took three times as long: 80 % of them lie between one and three times the
@@ -584,10 +592,20 @@ TEST_F(Answers, GpusOfEachHost) {
   EXPECT_TRUE(has(ddpsim(Args{"predict"} + kHgx + Args{"--gpus-per-host", "9"}).err,
                   "--gpus-per-host 9: a host of hgx-h100 has 8 devices"));
   // Where it places nothing it is no flag that is passed over.
-  for (const Args& other :
-       {Args{"explain", "--op", "all_reduce", "--cluster", "hgx-h100"},
-        Args{"epoch", "--epoch-samples", "1000", "--ranks", "8", "--batch", "32"}})
-    EXPECT_EQ(ddpsim(other + Args{"--gpus-per-host", "4"}).code, 2) << other[0];
+  EXPECT_EQ(ddpsim({"epoch", "--epoch-samples", "1000", "--ranks", "8", "--batch", "32",
+                    "--gpus-per-host", "4"})
+                .code,
+            2);
+  // A collective by itself is placed by the same rule.
+  for (const Args& command :
+       {Args{"explain", "--op", "all_reduce"}, Args{"export", "nccl-tuner"}}) {
+    const Args asked = command + Args{"--cluster", "dgx1-v100", "--ranks", "8"};
+    Outcome o = ddpsim(asked + Args{"--gpus-per-host", "4"});
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_TRUE(has(o.err, "taken with --set cluster.hosts=2")) << o.err;
+    EXPECT_EQ(o.out, text_of(asked + Args{"--set", "cluster.hosts=2", "--gpus-per-host", "4"}));
+    EXPECT_NE(o.out, text_of(asked)) << command[0];
+  }
   EXPECT_TRUE(has(ddpsim(two + Args{"--gpus-per-host", "4", "--ranks", "16"}).err,
                   "16 ranks need 4 hosts, and the cluster has 2"));
 }

@@ -482,5 +482,47 @@ TEST_F(Folder, TheKeyNamesTheQuestion) {
   EXPECT_NE(key(kCpu), key(kCpu + Args{"--set", "cluster.link.latency=6us"}));
 }
 
+// A file is what its schema says, whichever flag it would have had.
+TEST_F(Folder, AFileIsWhatItsSchemaSays) {
+  const Args on{"--cluster", "ethernet-10g"};
+  auto same = [](const Args& by_file, const Args& by_flag) {
+    const Outcome o = ddpsim(by_file);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(o.out, ddpsim(by_flag).out);
+  };
+  const std::string program = source_path("scenarios/ten-all-reduces.json");
+  const std::string workload = source_path("workloads/mlp784-50-10-cpu.json");
+  same(Args{"predict", program} + on, Args{"predict", "--program", program} + on);
+  same(Args{"predict", workload} + on, Args{"predict", "--workload", workload} + on);
+  same({"predict", source_path("topologies/ethernet-10g.json"), "--workload", workload},
+       Args{"predict", "--workload", workload} + on);
+  expect_refusal(Args{"predict", workload, "--workload", "resnet50"} + on,
+                 "is what --workload names, and so is resnet50");
+}
+
+// What other programs call it leads to what it is called here.
+TEST(Naming, LeadsToWhatWorks) {
+  const Args on{"predict", "--workload", "resnet50", "--cluster", "hgx-h100"};
+  for (const auto& [asked, words] : std::vector<std::pair<Args, const char*>>{
+           {{"--set", "gradient_accumulation_steps=4"}, "write accumulation_steps=4"},
+           {{"--set", "train_micro_batch_size_per_gpu=4"}, "write workload.batch=4"},
+           {{"--gradient-accumulation-steps", "4"}, "write --set accumulation_steps=VALUE"},
+           {{"--bf16"}, "write --set workload.precision=bf16"},
+           {{"--fp16"}, "write --set workload.precision=fp16"},
+           {{"--zero-stage", "3"}, "write --plan zero1, zero2 or zero3"},
+           {{"--set", "NCCL_IB_DISABLE=1"}, "cluster.link.transport=tcp"},
+           {{"--set", "NCCL_SOCKET_IFNAME=eth0"}, "cluster.link.bandwidth"},
+           {{"--set", "NCCL_DEBUG=INFO"}, "leave it out"}})
+    expect_refusal(on + asked, words);
+  expect_refusal({"predict", "--workload", "resnet50", "--cluster", "8xH100"}, "\"hgx-h100\"");
+  expect_refusal({"predict", "--workload", "resnet50", "--cluster", "A100"}, "\"dgx-a100\"");
+  const Args link{"predict", "--workload", "resnet50", "--cluster", "gpu-ethernet-10g", "--set"};
+  EXPECT_EQ(ddpsim(link + Args{"cluster.link.bandwidth=100Gbps"}).out,
+            ddpsim(link + Args{"cluster.link.bandwidth=100Gb/s"}).out);
+  for (const Args& arguments : {Args{"plain"}, Args{"--learning-rate", "3"}, Args{"-x"}})
+    expect_refusal(Args{"describe", "--script", source_path("tests/cli/describe.py")} + arguments,
+                   "arguments of the script follow after --");
+}
+
 }  // namespace
 }  // namespace ddpsim::test

@@ -26,6 +26,9 @@ SCENARIOS = {
     "fsdp": ["--workload", "resnet50", "--cluster", "dgx-h100", "--ranks", "8",
              "--set", "system=fsdp"],
     "cpu": ["--workload", "cnn-cpu", "--cluster", "ethernet-10g", "--ranks", "4"],
+    # A program that says no batch.
+    "given": ["--program", str(ROOT / "scenarios/ten-all-reduces.json"),
+              "--cluster", "ethernet-10g"],
 }  # fmt: skip
 
 

@@ -231,7 +231,7 @@ TEST(ExplainBackend, RefusesWhatThereIsNot) {
         Bad{{"--backend", "tcp", "--nccl", "2.26"}, "is of NCCL, and the backend is tcp"},
         Bad{{"--backend", "nccl"}, "NCCL runs on GPUs"},
         Bad{{"--backend", "tcp", "--ranks", "1"}, "at least two ranks"},
-        Bad{{"--backend", "tcp", "--ranks", "9"}, "8 devices"},
+        Bad{{"--backend", "tcp", "--set", "cluster.hosts=8", "--ranks", "9"}, "8 devices"},
         Bad{{"--backend", "tcp", "--set", "bucket_cap_mb=3"}, "none of a cluster"},
         Bad{{"--backend", "tcp", "--format", "md"}, "table, csv and json"}}) {
     Args args = on;

@@ -410,7 +410,8 @@ TEST(Explain, RefusesWhatItCannotAnswer) {
             "--graph"},
         Bad{{"explain", "--cluster", "hgx-h100", "--bytes", "25"}, "unit"},
         Bad{{"explain", "--cluster", "hgx-h100", "--bytes", "0B"}, "at least one byte"},
-        Bad{{"explain", "--cluster", "hgx-h100", "--ranks", "9"}, "8 devices"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--set", "cluster.hosts=1", "--ranks", "9"},
+            "8 devices"},
         Bad{{"explain", "--cluster", "hgx-h100", "--ranks", "1"}, "two ranks"},
         Bad{{"explain", "--cluster", "hgx-h100", "--nccl", "two"}, "version"},
         Bad{{"explain", "--cluster", "hgx-h100", "--nccl", "2.7"}, "2.19"},
@@ -472,7 +473,8 @@ TEST(ExportTuner, WritesPricesWithExplicitChannels) {
   EXPECT_EQ(report::validate(rows).message, "");
   for (const report::TunerRow& r : rows) {
     EXPECT_GE(r.channels, 1);
-    EXPECT_EQ(r.ranks, 8);
+    EXPECT_GE(r.ranks, 2);
+    EXPECT_LE(r.ranks, 8);
   }
 }
 

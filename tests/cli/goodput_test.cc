@@ -99,10 +99,40 @@ TEST(Goodput, RefusesWithARemedy) {
       {kJob + kFails + Args{"--recovery", "horovod_elastic"}, "--network 400Gb/s"},
       {kJob + kFails + Args{"--min-hosts", "129"}, "1 to 128"},
       {kJob + Args{"--mtbf-per-gpu", "1s"}, "is the unit right?"},
+      {kJob + Args{"--mtbf-per-gpu", "0s"}, "expected a time above 0"},
+      {kJob + Args{"--mtbf-per-host", "0h"}, "expected a time"},
+      {kJob + Args{"--lose", "2h:1", "--spares", "1"}, "nobody knows before"},
       {kJob + Args{"--lose", "2h:0"}, "expected a whole number"},
       {kJob + Args{"--mtbf-per-gpu", "2000s", "--for", "100d"}, "--courses 1"},
   };
   for (const auto& [args, words] : cases) expect_refusal(args, words);
+}
+
+// Losses at given times move what happens, not when is saved: who saves does not know of them.
+TEST(Goodput, WhenToSaveDoesNotKnowWhatWillFail) {
+  const Args lost{"--lose", "40h:1", "--spares", "1"};
+  const io::Json without = json_of(kJob + kFails);
+  const io::Json with = json_of(kJob + kFails + lost);
+  EXPECT_EQ(with["intervals"], without["intervals"]);
+  EXPECT_EQ(with["checkpoints"], without["checkpoints"]);
+  EXPECT_LT(with["goodput"]["mean"], without["goodput"]["mean"]);
+  const io::Json given = json_of(kJob + lost + Args{"--checkpoint", "10min"});
+  EXPECT_FALSE(given.contains("intervals"));
+}
+
+TEST(Goodput, AHostThatIsLostAtATimeComesBackToo) {
+  const Args lost = kJob + Args{"--checkpoint", "10min", "--lose", "48h:4", "--min-hosts", "1"};
+  const double never = json_of(lost)["goodput"]["mean"].get<double>();
+  const io::Json back = json_of(lost + Args{"--back-after", "24h"});
+  EXPECT_EQ(back["joins"], 1);
+  // Four of 128 hosts are missing for 27 days less.
+  EXPECT_NEAR(back["goodput"]["mean"].get<double>() - never, 4.0 / 128 * 27 / 30, 0.001);
+}
+
+TEST(Goodput, AssumesAStorageAndSaysSo) {
+  const Args job{"goodput", "--step", "2s", "--ranks", "1024", "--checkpoint-size", "14GB"};
+  expect_answer(job + kFails, {"storage is assumed: 1 GB/s a host", "--storage says yours"});
+  EXPECT_EQ(json_of(job + kFails)["checkpoints"]["stall_ps"], 14'000'000'000'000);
 }
 
 TEST(Goodput, TorchftNeedsNoCheckpoints) {

@@ -79,6 +79,11 @@ TEST(HorovodCommand, ItsOwnTunerIsFollowed) {
                  "best of its pass", "--seed 1"});
   expect_refusal({"tune", "--workload", "resnet50", "--cluster", "hgx-h100", "--autotune"},
                  "is Horovod's own tuner (--plan horovod)");
+  for (const auto& [flag, value] : {std::pair{"--knob", "fusion_threshold"},
+                                    {"--values", "1,5"},
+                                    {"--memory-limit", "60GiB"},
+                                    {"--epoch-samples", "1000"}})
+    expect_refusal(ask("tune", {"--autotune", flag, value}), "is no matter of HOROVOD_AUTOTUNE");
 }
 
 TEST_F(HorovodFiles, ATimelineIsARun) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "sim/io/files.h"
+#include "sim/io/nccl_tests.h"
 #include "sim/io/nccl_xml.h"
 #include "sim/report/nccl_tuner.h"
 #include "tests/support/support.h"
@@ -67,6 +68,49 @@ TEST(Import, AModernLogOfOneProcess) {
   EXPECT_EQ(s.durations, std::vector<Duration>{{41'070'000}});
   EXPECT_EQ(value(run.samples[1], "in_place"), 1);
   EXPECT_TRUE(run.skipped.empty());
+}
+
+// Markdown takes a '#' at the beginning of a line for its own.
+TEST(Import, ALogThatLostItsHashes) {
+  for (const char* name : {"all_reduce_modern.txt", "all_reduce_old.txt", "all_gather_early.txt"}) {
+    std::string text = io::read_file(fixture(name));
+    std::string without;
+    bool begins = true;
+    for (char c : text) {
+      if (!begins || c != '#') without += c;
+      begins = c == '\n';
+    }
+    auto read = [&](const std::string& log) {
+      io::NcclTestsSetting s;
+      s.file = "f";
+      return io::run_of(io::read_nccl_tests(log, "f"), s);
+    };
+    const io::NcclTestsRun one = read(text);
+    const io::NcclTestsRun other = read(without);
+    EXPECT_EQ(io::write_run(one.run).dump(), io::write_run(other.run).dump()) << name;
+    EXPECT_EQ(one.notes, other.notes);
+  }
+}
+
+// Without MPI each process is a job of its own, and nothing goes between them.
+TEST(Import, ProcessesThatAreNoJob) {
+  const std::string log =
+      "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1048576 step: 2(factor)\n"
+      "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1048576 step: 2(factor)\n"
+      "#  Rank  0 Group  0 Pid    127 on     node0 device  0 [0x8d] NVIDIA A10G\n"
+      "#  Rank  0 Group  0 Pid    139 on     node1 device  0 [0x8d] NVIDIA A10G\n"
+      " 1048576 262144 float sum -1 44.6 23.51 0.00 0 44.6 23.51 0.00 0\n"
+      " 1048576 262144 float sum -1 44.6 23.51 0.00 0 44.6 23.51 0.00 0\n";
+  io::NcclTestsSetting s;
+  s.op = "all_reduce";
+  s.file = "f";
+  try {
+    io::run_of(io::read_nccl_tests(log, "f"), s);
+    FAIL() << "two runs of one rank each are taken for one";
+  } catch (const InputError& e) {
+    EXPECT_TRUE(has(e.what, "2 processes each call themselves rank 0")) << e.what;
+    EXPECT_TRUE(has(e.what, "built without MPI")) << e.what;
+  }
 }
 
 TEST(Import, AnOldLogWithoutRoot) {
@@ -261,6 +305,32 @@ TEST(Import, ATopologyOfNvlinkBridges) {
 }
 
 // What weighs in NCCL's choice besides the wires: the CPUs' make, and what the network says.
+// NCCL takes, and writes, 10 Gb/s where it does not know a NIC's speed.
+TEST(Import, ATopologyWhoseNicsAreOfNoKnownSpeed) {
+  auto notes = [](const std::string& nic) {
+    const std::string xml =
+        "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" vendor=\"AuthenticAMD\">"
+        "<pci busid=\"0\" class=\"0x030200\" link_speed=\"16 GT/s\" link_width=\"16\">"
+        "<gpu dev=\"0\" sm=\"90\" rank=\"0\"/></pci>" +
+        nic + "</cpu></system>";
+    io::NcclTopoSetting s;
+    s.file = "f";
+    std::string out;
+    for (const std::string& note : io::read_nccl_topo(xml, s).notes) out += note + "\n";
+    return out;
+  };
+  EXPECT_TRUE(has(notes(R"(<nic><net name="eth0" dev="0"/></nic>)"), "10 Gb/s are taken"));
+  EXPECT_TRUE(has(notes(R"(<nic><net name="eth0" dev="0" speed="-1"/></nic>)"), "10 Gb/s are"));
+  const std::string unsure = notes(R"(<nic><net name="eth0" dev="0" speed="10000"/></nic>)");
+  EXPECT_TRUE(has(unsure, "NIC eth0 is of speed 10000 (10 Gb/s), which NCCL also writes"))
+      << unsure;
+  EXPECT_TRUE(has(unsure, "--set cluster.link.bandwidth=")) << unsure;
+  EXPECT_TRUE(has(notes(R"(<nic><net name="mlx5_0" dev="0" speed="100"/></nic>)"),
+                  "speed 100, which is of Mb/s as NCCL writes it: 0.1 Gb/s"));
+  EXPECT_TRUE(has(notes("<nic/>"), "without a <net> is left out"));
+  EXPECT_FALSE(has(notes(R"(<nic><net name="mlx5_0" dev="0" speed="100000"/></nic>)"), "NIC"));
+}
+
 TEST(Import, ATopologySaysItsCpusAndItsNetworksLatency) {
   const std::string xml = io::read_file(fixture("dgx_a100_topo.xml"));
   auto facts_of = [](std::string text, const std::string& from, const std::string& to) {

@@ -43,6 +43,22 @@ class Kineto : public ::testing::Test {
   fs::path folder_;
 };
 
+// A parser takes a NUL byte for the end of a text, and would not look at what follows.
+TEST_F(Kineto, EndsAtNoNulByte) {
+  std::string text = io::read_file(trace("cnn-0-0"));
+  text += std::string("\0{", 2);
+  for (const char* name : {"nul.json", "nul.json.gz"}) {
+    io::write_file(at(name), text);
+    Outcome o = ddpsim({"import", "kineto", at(name)});
+    EXPECT_EQ(o.code, 2) << name;
+    EXPECT_TRUE(has(o.err, "is a NUL byte")) << o.err;
+  }
+  io::write_file(at("cluster.json"), io::read_file(source_path("topologies/ethernet-10g.json")) +
+                                         std::string("\0{", 2));
+  expect_refusal({"predict", "--workload", "mlp784-50-10-cpu", "--cluster", at("cluster.json")},
+                 "is a NUL byte");
+}
+
 // The captured step of a process without DDP is the trace's own iteration.
 TEST_F(Kineto, AnImportedStepIsTheTracesIteration) {
   Json s = import({trace("cnn-0-0"), "--model", "cnn-cpu"});

@@ -95,6 +95,25 @@ TEST(NcclTuner, NcclxChoosesWhatTheExampleChooses) {
   EXPECT_EQ(by_ncclx(ncclx, "allreduce", 1 << 20, 2, 8), "");
 }
 
+// The example plugin gives one channel to a communicator that has no line.
+TEST(NcclTuner, TheExampleHasLinesForEveryCommunicatorOfTheCluster) {
+  const std::string file = exported({"--cluster", "dgx-a100", "--set", "cluster.hosts=2"});
+  for (const char* op : {"allreduce", "allgather", "reducescatter", "broadcast", "reduce"})
+    for (int ranks = 2; ranks <= 16; ++ranks)
+      for (int nodes = (ranks + 7) / 8; nodes <= 2; ++nodes)
+        EXPECT_NE(by_bytes(file, op, 1 << 20, nodes, ranks), "") << op << " " << ranks << nodes;
+  expect_refusal({"export", "nccl-tuner", "--cluster", "dgx-a100", "--ranks", "1024"},
+                 "one channel to each communicator without a line");
+  // NCCLX leaves the others to NCCL.
+  EXPECT_FALSE(
+      lines_of(exported({"--cluster", "dgx-a100", "--ranks", "1024", "--for", "ncclx"})).empty());
+}
+
+TEST(NcclTuner, SaysWhoseTunerItDisplaces) {
+  EXPECT_TRUE(has(exported({"--cluster", "aws-p5"}), "aws-ofi-nccl"));
+  EXPECT_FALSE(has(exported({"--cluster", "dgx-a100"}), "aws-ofi-nccl"));
+}
+
 TEST(NcclTuner, RcclReadsItsOwn) {
   const Args place{"--cluster", "mi300x-8", "--set", "cluster.hosts=2"};
   Args for_rccl = place;

@@ -80,6 +80,41 @@ TEST_F(Outputs, AreNoInputsThatACommandFindsByItself) {
       "budget.json");
 }
 
+// What a file says, and what it is named, changes the direction of writing nowhere.
+TEST_F(Outputs, HoldNoCharacterThatActsOnATerminal) {
+  const std::string name =
+      "a\xe2\x80\xae\xe2\x80\x8f\xd8\x9c\xc2\x9b"
+      "b";
+  io::Json cluster = read_json("topologies/ethernet-10g.json");
+  cluster["name"] = name;
+  write("named.json", cluster.dump());
+  write(name + ".json", cluster.dump());
+  auto clean = [](const std::string& text) {
+    for (const char* mark : {"\xe2\x80\xae", "\xe2\x80\x8f", "\xd8\x9c", "\xc2\x9b"})
+      if (has(text, mark)) return false;
+    return true;
+  };
+  for (const std::string& file : {at("named.json"), at(name + ".json")})
+    for (const char* format : {"table", "json", "csv", "md"}) {
+      Outcome o = ddpsim({"predict", "--workload", "mlp784-50-10-cpu", "--cluster", file, "--set",
+                          "cluster.hosts=16", "--ranks", "16", "--format", format});
+      EXPECT_EQ(o.code, 0) << o.err;
+      EXPECT_TRUE(clean(o.out)) << format << o.out;
+      EXPECT_TRUE(clean(o.err)) << format << o.err;
+    }
+  Outcome shown = ddpsim({"show", "cluster", at("named.json")});
+  EXPECT_TRUE(clean(shown.out));
+  EXPECT_EQ(io::parse_json(shown.out, "shown")["name"], name) << "the same value";
+  write(name + ".log", "x");
+  EXPECT_TRUE(clean(ddpsim({"import", "nccl-tests", at(name + ".log")}).err));
+  std::string log = io::read_file(source_path("tests/data/nccl/broadcast_truncated.txt"));
+  write(name + ".log", log);
+  Outcome told =
+      ddpsim({"import", "nccl-tests", at(name + ".log"), "--op", "broadcast", "--out", at(name)});
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_TRUE(clean(told.err)) << told.err;
+}
+
 TEST_F(Outputs, AreTwoFiles) {
   const Args question{"predict", "--workload", "mlp784-50-10-cpu", "--cluster", "ethernet-10g"};
   for (const Args& twice :
@@ -92,6 +127,40 @@ TEST_F(Outputs, AreTwoFiles) {
   }
   // An answer of yesterday is no input.
   for (int k = 0; k < 2; ++k) EXPECT_EQ(ddpsim(question + Args{"--out", at("answer")}).code, 0);
+}
+
+// A command that fails leaves all its files as they were, whichever of them could not be written.
+TEST_F(Outputs, AreAllWrittenOrNone) {
+  const std::string trace = source_path("tests/data/kineto/cnn-0-0.json.gz");
+  const std::string full = "/dev/full";
+  const Args question{"--workload", "mlp784-50-10-cpu", "--cluster", "ethernet-10g"};
+  for (const Args& args :
+       {Args{"import", "kineto", trace, "--workload", at("old"), "--run", full},
+        Args{"import", "kineto", trace, "--workload", at("old"), "--out", full},
+        Args{"import", "kineto", trace, "--workload", at("new"), "--run", at("old"), "--out", full},
+        Args{"import", "kineto", trace, "--workload", full, "--run", at("old")},
+        Args{"import", "kineto", trace, "--workload", at("old"), "--run", at("old")},
+        Args{"predict"} + question + Args{"--html", at("old"), "--out", full},
+        Args{"predict"} + question + Args{"--html", full, "--out", at("old")},
+        Args{"tune"} + question + Args{"--html", at("old"), "--out", full}}) {
+    write("old", "of yesterday");
+    Outcome o = ddpsim(args);
+    EXPECT_EQ(o.code, 2) << args[0] << o.err;
+    EXPECT_EQ(o.err.find("wrote"), std::string::npos) << o.err;
+    EXPECT_EQ(io::read_file(at("old")), "of yesterday") << args[0] << " " << args.back();
+    EXPECT_FALSE(fs::exists(at("new")));
+    for (const auto& entry : fs::directory_iterator(folder_))
+      EXPECT_EQ(entry.path().string().find(".ddpsim-"), std::string::npos) << entry.path();
+  }
+}
+
+TEST_F(Outputs, OfARunInAFolderAreAllWrittenOrNone) {
+  const std::string folder = at("chakra");
+  fs::create_directories(folder + "/x.1.et");
+  Outcome o = ddpsim({"export", "chakra", "--workload", "mlp784-50-10-cpu", "--cluster",
+                      "ethernet-10g", "--ranks", "2", "--name", "x", "--out", folder});
+  EXPECT_EQ(o.code, 2) << o.err;
+  EXPECT_FALSE(fs::exists(folder + "/x.0.et"));
 }
 
 }  // namespace

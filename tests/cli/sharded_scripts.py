@@ -221,6 +221,33 @@ class Sharded(Case):
         for key in ("batch", "precision", "optimizer", "tensors", "arrival", "layers", "model"):
             self.assertEqual(plain[key], sharded[key], key)
 
+    def test_a_script_with_the_lines_of_tune_is_what_they_are_of(self):
+        (self.folder / "plain.json").write_text(json.dumps(self.described(PLAIN)))
+        place = ("--cluster", "hgx-h100", "--ranks", "16", "--format", "json")
+        head = "from model import *\ndist.init_process_group('nccl')\nmodel = Model().cuda()\n"
+        steps = set()
+        for settings in (
+            ["units=none"],
+            ["units=2"],
+            ["units=1x2/4", "reshard_after_forward=false"],
+            ["units=1+ends", "forward_prefetch_units=2", "shard_degree=8"],
+        ):
+            with self.subTest(settings):
+                asked = ["--workload", "plain.json", "--plan", "fsdp2"]
+                for setting in settings:
+                    asked += ["--set", setting]
+                tuned = ("--knob", "backward_prefetch_units", "--values", "1")
+                lines = json.loads(self.answer("tune", *asked, *place, *tuned).stdout)["lines"]
+                pasted = self.described(head + "\n".join(lines) + "\n" + LOOP)
+                (self.folder / "pasted.json").write_text(json.dumps(pasted))
+                of_plan, of_script = (
+                    json.loads(self.answer("predict", *q, *place).stdout)["summary"]["step_ps"]
+                    for q in (asked, ["--workload", "pasted.json"])
+                )
+                self.assertEqual(of_plan, of_script)
+                steps.add(of_plan)
+        self.assertEqual(len(steps), 4)
+
     def test_fsdp2(self):
         said = self.described(FSDP2)
         self.assertEqual(

@@ -368,7 +368,7 @@ TEST(Sweep, RefusesBadAxesBeforeAnyWork) {
         Bad{{"--axis", "workload=resnet5"}, "resnet50"},
         Bad{{"--axis", "cluster.link.bandwidth=10,20"},
             "\"10\" has no unit; expected a bandwidth such as \"100Gb/s\" or \"12.5GB/s\"\n"},
-        Bad{{"--axis", "cluster.link.bandwidth=10Gbps"}, "unknown unit"},
+        Bad{{"--axis", "cluster.link.bandwidth=10Gbaud"}, "unknown unit"},
         Bad{{"--axis", "gradient_as_bucket_view=yes,no"}, "expected true or false"},
         Bad{{"--zip", "cluster.hosts=1,2,1", "--zip", "workload.batch=8,8,8"}, "1, 8 twice"},
         Bad{{"--zip", "cluster.hosts=1,2", "--zip", "workload.batch=1"}, "2 values"},

@@ -1,5 +1,6 @@
 // ddpsim tune of fsdp, fsdp2 and zero.
 #include <algorithm>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -74,6 +75,31 @@ TEST(TuneShardedCommand, OneKnobAndItsValues) {
                                               "full_shard,hybrid_shard:4"})["tried"]
                 .size(),
             2u);
+}
+
+// What tune calls a setting is one of predict, too.
+TEST(TuneShardedCommand, ItsSettingsCanBeGivenToPredict) {
+  const Args place{"--workload", "gpt2-small", "--cluster", "hgx-h100", "--ranks", "8"};
+  for (const char* plan : {"fsdp", "fsdp2"}) {
+    const io::Json tuned = json_of(Args{"tune", "--plan", plan} + place);
+    for (const io::Json& each : tuned["around"]) {
+      Args asked = Args{"predict", "--plan", plan} + place;
+      for (const auto& [name, setting] : each["settings"].items())
+        if (setting != tuned["current"]["settings"][name] || name == "units")
+          asked.insert(asked.end(), {"--set", name + "=" + setting.get<std::string>()});
+      EXPECT_EQ(json_of(asked)["summary"]["step_ps"], each["step_ps"]) << plan << each["settings"];
+    }
+    EXPECT_GT(tuned["around"].size(), 8u);
+  }
+  auto step = [&](const Args& sets) {
+    return json_of(Args{"predict", "--plan", "fsdp2"} + place + sets)["summary"]["step_ps"];
+  };
+  EXPECT_EQ(step({"--set", "units=1x2/2/4"}), step({"--set", "blocks_per_unit=[1,1,2,4]"}));
+  for (const auto& [plan, sets, words] :
+       {std::tuple{"fsdp2", Args{"--set", "units=two"}, "blocks of a unit (2)"},
+        {"pytorch_ddp", Args{"--set", "units=2"}, "is of fsdp and fsdp2"},
+        {"fsdp2", Args{"--set", "units=2", "--set", "blocks_per_unit=3"}, "give one of the two"}})
+    expect_refusal(Args{"predict", "--plan", plan} + place + sets, words);
 }
 
 TEST(TuneShardedCommand, CsvHasARowForEveryPlanThatWasSimulated) {

@@ -6,6 +6,7 @@ else (-c, -m) is run by the interpreter itself.
   with warm_python.folder() as path: put it first in PATH
 """
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -21,6 +22,8 @@ import traceback
 from pathlib import Path
 
 PYTHON = "/usr/bin/python3"
+TOOLS = str(Path(__file__).resolve().parents[2] / "tools/python")
+DESCRIBER = ("ddpsim_capture", "ddpsim_layers", "ddpsim_script", "torch.distributed.optim")
 SHIM = f"""#!{PYTHON} -ES
 import json, os, signal, socket, sys
 if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
@@ -72,7 +75,11 @@ def run(argv, folder, env, streams):
 
 def serve(path):
     importlib.import_module("torch")
-
+    sys.path.append(TOOLS)  # where no .pyc is kept: compiled once
+    for name in DESCRIBER:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # or each child looks at all of that, and copies it
     door = socket.socket(socket.AF_UNIX)
     door.bind(path)
     door.listen()

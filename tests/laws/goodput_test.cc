@@ -137,15 +137,15 @@ TEST(Goodput, TheBestPlayedIntervalCostsWhatDalysDoes) {
     Days at_best = j;
     at_best.checkpoints.steps = best.steps;
     Days at_daly = j;
-    at_daly.checkpoints.steps = static_cast<std::int64_t>(*best.daly_s / 0.1);
+    at_daly.checkpoints.steps = static_cast<std::int64_t>(best.daly_s / 0.1);
     Days at_young = j;
-    at_young.checkpoints.steps = static_cast<std::int64_t>(*best.young_s / 0.1);
+    at_young.checkpoints.steps = static_cast<std::int64_t>(best.young_s / 0.1);
     // Time for a given amount of work: 1 / goodput.
     const double cost = 1 / *expected_goodput(at_best);
     EXPECT_LT(cost, 1.01 / *expected_goodput(at_daly)) << i;
     EXPECT_GT(cost, 0.9999 / *expected_goodput(at_daly)) << i;
     EXPECT_LT(1 / *expected_goodput(at_young), 1.02 * cost) << i;
-    EXPECT_NEAR(static_cast<double>(*best.closed_steps) * 0.1 / *best.daly_s, 1, 0.01) << i;
+    EXPECT_NEAR(static_cast<double>(*best.closed_steps) * 0.1 / best.daly_s, 1, 0.01) << i;
     EXPECT_LE(best.flat_from, best.steps);
     EXPECT_GE(best.flat_to, best.steps);
   }

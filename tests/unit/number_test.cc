@@ -139,6 +139,13 @@ TEST(Text, MovesNoCursor) {
                       "txt"),
             " txt")
       << "right to left";
+  for (const char* mark : {"\xe2\x80\xaa", "\xe2\x80\xae", "\xe2\x81\xa6", "\xe2\x81\xa9",
+                           "\xe2\x80\x8e", "\xe2\x80\x8f", "\xd8\x9c"}) {
+    EXPECT_EQ(printable(std::string("a") + mark + "b"), "a b");
+    EXPECT_EQ(printable_page(std::string("a\n") + mark + "\x1b[1mb"), "a\n \x1b[1mb");
+  }
+  EXPECT_EQ(printable_json("{\"a\":\n\"\xe2\x80\xae\xd8\x9c\xc2\x9b\x7f\xc3\xa9\"}"),
+            "{\"a\":\n\"\\u202e\\u061c\\u009b\\u007f\xc3\xa9\"}");
   EXPECT_EQ(printable("caf\xc3\xa9 \xf0\x9f\x9a\x80"), "caf\xc3\xa9 \xf0\x9f\x9a\x80");
   for (const char* bad : {"\xff", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\x80"}) {
     EXPECT_FALSE(is_utf8(bad));

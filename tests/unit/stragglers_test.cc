@@ -69,10 +69,50 @@ TEST_F(StragglersOfAJob, LengthenComputationByWhatTheSlowestTakes) {
   EXPECT_FALSE(answer(with(1, true)).stragglers);
 }
 
-TEST_F(StragglersOfAJob, AreNoneWhereTheScenarioSaysHowRanksDiffer) {
-  Scenario slow = with(8, true);
-  slow.slow_ranks = {{3, 1.1}};
-  EXPECT_FALSE(answer(slow).stragglers);
+// A rank as fast as the others says nothing new, and a slower one never shortens a step.
+TEST_F(StragglersOfAJob, HideBehindARankThatIsSlowerByItself) {
+  auto with_third = [&](double factor) {
+    Scenario s = with(8, true);
+    s.slow_ranks = {{3, factor}};
+    return answer(s).summary.step;
+  };
+  EXPECT_EQ(with_third(1), answer(with(8, true)).summary.step);
+  Duration last;
+  for (double factor : {0.5, 0.98, 0.999, 1.0, 1.001, 1.005, 1.01, 1.02, 1.05, 1.2, 2.0}) {
+    const Duration now = with_third(factor);
+    EXPECT_GE(now, last) << factor;
+    last = now;
+  }
+  Scenario alone = with(8, false);
+  alone.slow_ranks = {{3, 2.0}};
+  const auto by_itself = static_cast<double>(answer(alone).summary.step.ps);
+  EXPECT_NEAR(static_cast<double>(last.ps), by_itself, 1e-6 * by_itself);
+}
+
+TEST(Stragglers, OfUnlikeRanksAreWhatDrawingSays) {
+  std::mt19937 random(12);
+  std::normal_distribution<double> normal;
+  Profile p;
+  p.rank_cv = Range{0.03, 0.03, 0.03};
+  for (double factor : {0.9, 0.99, 1.02, 1.05, 1.5}) {
+    Scenario s;
+    s.ranks = 8;
+    s.slow_ranks = {{1, factor}, {5, factor}};
+    constexpr int kDraws = 40'000;
+    double sum = 0;
+    for (int k = 0; k < kDraws; ++k) {
+      double largest = 0;
+      for (int r = 0; r < s.ranks; ++r)
+        largest = std::max(largest,
+                           (s.slow_ranks.contains(r) ? factor : 1) * (1 + 0.03 * normal(random)));
+      sum += largest;
+    }
+    EXPECT_NEAR(straggling(p, s, Level::Mid) * std::max(1.0, factor), sum / kDraws, 0.001)
+        << factor;
+  }
+}
+
+TEST_F(StragglersOfAJob, AreNoneWhereTheScenarioSaysHowRanksVary) {
   Scenario jitter = with(8, true);
   jitter.jitter = Jitter{0.02, 1, 2};
   EXPECT_FALSE(answer(jitter).stragglers);

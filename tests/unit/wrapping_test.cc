@@ -255,6 +255,15 @@ TEST(ScriptLines, SayWhichBlocksEachUnitHas) {
             "for i in range(len(units) - 2):\n"
             "    units[i][0].set_modules_to_forward_prefetch([u[0] for u in units[i + 1 : i + 1 + "
             "2]])\n");
+  // One unit: no list of units that would be empty.
+  Plan root = fsdp2({1}, false);
+  root.fsdp.auto_wrap_policy = "none";
+  EXPECT_EQ(lines(root, "llama-3.1-8b", 8),
+            "from torch.distributed.fsdp import fully_shard\nfully_shard(model)\n");
+  root.fsdp.reshard_after_forward.ranks = 0;
+  EXPECT_EQ(lines(root, "llama-3.1-8b", 8),
+            "from torch.distributed.fsdp import fully_shard\n"
+            "fully_shard(model, reshard_after_forward=False)\n");
   Plan one;
   one.system = System::Fsdp;
   one.fsdp.sharding_strategy = Sharding::HybridShard;

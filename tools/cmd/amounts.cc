@@ -32,6 +32,12 @@ double seconds_of(const std::string& flag, const std::string& text) {
   return static_cast<double>(d.value->ps) * 1e-12;
 }
 
+double positive_seconds(const std::string& flag, const std::string& text) {
+  const double s = seconds_of(flag, text);
+  if (!(s > 0)) throw InputError{flag + " " + text, "expected a time above 0"};
+  return s;
+}
+
 Duration duration_of(const std::string& flag, const std::string& text) {
   const double s = seconds_of(flag, text);
   if (!(s * 1e12 <= static_cast<double>(goodput::kLongest.ps)))

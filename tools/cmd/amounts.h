@@ -10,6 +10,7 @@ namespace ddpsim::cli {
 
 // "50000h", "30d", "1.2s", "5min", up to 10^12 hours or days.
 double seconds_of(const std::string& flag, const std::string& text);
+double positive_seconds(const std::string& flag, const std::string& text);
 // The same, at most 100 days.
 Duration duration_of(const std::string& flag, const std::string& text);
 Duration positive_duration(const std::string& flag, const std::string& text);

@@ -399,6 +399,7 @@ void calibrate_command(Terminal& t, const CalibrateFlags& flags) {
     nothing();  // programs that it had asked something got the signal, too
   }
   if (!calib::interrupted()) return;
+  keep_files(t);
   std::vector<std::string> places;
   if (!flags.runs.empty()) places.push_back(flags.runs);
   if (!flags.output.out.empty()) places.push_back(flags.output.out);

@@ -11,6 +11,7 @@
 #include "tools/cmd/executed.h"
 #include "tools/cmd/explain_op.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/placement.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -44,6 +45,8 @@ void add_nccl_flags(Command& c, NcclFlags& f) {
   c.add_option("--profile", f.question.profiles, "profile: a file, or the name of a shipped one")
       ->allow_extra_args(false);
   c.add_option("--ranks", f.question.ranks, "number of ranks; default: all devices of the cluster");
+  c.add_option("--gpus-per-host", f.question.gpus_per_host,
+               "ranks of each host, which may have more GPUs; default: all of them");
   c.add_option("--nccl", f.version, "NCCL's version, 2.19 to 2.30 (default 2.28)");
   c.add_option("--set", f.question.sets,
                "cluster.hosts=4, profile.host.launch_ps=5000000, or one of NCCL's variables: " +
@@ -86,23 +89,18 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
   if (parsed.problem)
     throw InputError{"--set " + parsed.problem.path + "=" + environment[parsed.problem.path],
                      parsed.problem.message};
-  out.hardware = load_hardware(t, q);
+  PlacedHardware placed = load_placed_hardware(t, q);
+  out.hardware = std::move(placed.hardware);
+  out.ranks = placed.ranks;
+  out.devices = std::move(placed.devices);
+  const std::vector<int>& devices = out.devices;
   const Hardware& h = out.hardware;
   if (h.cluster.device != DeviceKind::Gpu)
     throw InputError{h.cluster_file, "NCCL runs on GPUs, and this cluster's devices are CPUs"};
-  out.ranks = q.ranks.empty() ? h.cluster.devices() : parse_ranks(q.ranks);
-  if (out.ranks > h.cluster.devices())
-    throw InputError{
-        "--ranks " + q.ranks,
-        fmt::format("the cluster has {} devices (--set cluster.hosts=...)", h.cluster.devices())};
-  if (out.ranks < 2)
-    throw InputError{"--ranks " + std::to_string(out.ranks), "a collective has at least two ranks"};
   out.fabric.emplace(h.cluster);
   if (std::string lacking = collective::missing_transport(*out.fabric, h.profile); !lacking.empty())
     throw InputError{h.profile.name,
                      "has no transport \"" + lacking + "\", which the cluster uses"};
-  std::vector<int> devices;
-  for (int r = 0; r < out.ranks; ++r) devices.push_back(r);
   if (auto problem = topology::check_reachable(*out.fabric, devices))
     throw InputError{h.cluster_file, problem.message};
   if (auto problem = nccl::check_nodes(*out.fabric, devices))
@@ -113,6 +111,7 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
   std::optional<nccl::Graphs> found;
   if (!flags.graph.empty())
     found = load_graphs(flags.graph, *out.fabric, nccl::nodes_of(*out.fabric, devices));
+  out.settings = parsed.settings;
   out.group =
       nccl::build(*out.fabric, devices, parsed.settings, capability, found ? &*found : nullptr);
 }

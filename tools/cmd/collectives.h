@@ -35,8 +35,10 @@ void add_nccl_flags(Command& command, NcclFlags& flags);
 struct NcclQuestion {
   Hardware hardware;
   std::optional<topology::Fabric> fabric;
+  nccl::Settings settings;
   nccl::OwnedGroup group;  // points to `fabric`
   int ranks = 0;
+  std::vector<int> devices;  // of each
 };
 // Throws InputError. Fills in place: the group must not outlive the question, nor the question
 // move.

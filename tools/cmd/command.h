@@ -6,6 +6,10 @@
 #include <string>
 #include <vector>
 
+namespace ddpsim::io {
+class FileSet;
+}
+
 namespace ddpsim::cli {
 
 class Command;
@@ -21,8 +25,14 @@ struct Terminal {
   int columns = 0;                     // of the terminal that `out` is; 0 = it is none
   std::vector<std::string> arguments;  // as typed, without the program's name; run() fills it
   std::vector<std::string> of_script;  // what follows --, after --script; run() fills it
+  io::FileSet* files = nullptr;  // of the answer: all get their names when the command has done its
+                                 // work, or none does; run() sets it
+  std::string written;           // what is said then
 };
 
+// The files of the answer get their names now: what follows may fail and they are kept. Throws
+// InputError.
+void keep_files(Terminal& t);
 // To stdout. Throws InputError if that is closed or full.
 void write_out(Terminal& t, const std::string& text);
 
@@ -37,7 +47,7 @@ inline constexpr int kInternal = 3;
 struct GateFailed {};
 
 // Runs `ddpsim ARGS...`. The only place that catches InputError. Never throws.
-int run(const std::vector<std::string>& args, Terminal terminal);
+int run(const std::vector<std::string>& args, const Terminal& terminal);
 
 // Each adds its subcommand; the callback throws InputError, or returns after writing.
 void add_predict(Command& app, Terminal& t);

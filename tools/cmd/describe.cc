@@ -10,6 +10,7 @@
 #include "sim/model/error.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
+#include "tools/cmd/amounts.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/progress.h"
 #include "tools/cmd/question.h"
@@ -46,6 +47,10 @@ void check_what(const DescribeFlags& f) {
     throw InputError{
         "--ranks " + f.ranks,
         "is of --script; how many ranks a workload runs on is asked of ddpsim predict"};
+  if (f.script.empty() && !f.timeout.empty())
+    throw InputError{"--timeout " + f.timeout, "is of --script; name one"};
+  if (f.script.empty() && f.allow_writes)
+    throw InputError{"--allow-writes", "is of --script; name one"};
   if (!f.script.empty() && !f.optimizer.empty())
     throw InputError{"--optimizer " + f.optimizer,
                      "a script has its own; --optimizer-name says what stands for it"};
@@ -82,6 +87,7 @@ void describe_command(Terminal& t, DescribeCommandFlags flags) {
   if (flags.what.name.empty() && !flags.out.empty()) flags.what.name = stem(flags.out);
   calib::Description found = describe(t, flags.what);
   OutputFlags output;
+  output.format = "json";
   output.out = flags.out;
   write_answer(t, output, found.workload);
   tell(t, flags.out.empty() ? "describe" : flags.out, found.says);
@@ -102,6 +108,11 @@ void add_describer_flags(Command& c, DescribeFlags& f) {
   c.add_option("--python", f.python,
                "an interpreter that has PyTorch (1.13 or later); default: the first of python3 and "
                "/usr/bin/python3 that has it");
+  c.add_option("--timeout", f.timeout,
+               "with --script: how long it may run until three of its steps are seen, such as 30s "
+               "or 1h; default 10min");
+  c.add_flag("--allow-writes", f.allow_writes,
+             "with --script: it writes its files, sends and starts processes as it always does");
 }
 
 calib::Description describe(Terminal& t, const DescribeFlags& f) {
@@ -122,6 +133,11 @@ calib::Description describe(Terminal& t, const DescribeFlags& f) {
                              {"--optimizer-name", &f.optimizer_name},
                              {"--precision", &f.precision}})
     if (!value->empty()) options.arguments.push_back(std::string(flag) + "=" + *value);
+  if (!f.timeout.empty()) {
+    const Duration most = positive_duration("--timeout", f.timeout);
+    options.arguments.push_back(fmt::format("--timeout={}", static_cast<double>(most.ps) * 1e-12));
+  }
+  if (f.allow_writes) options.arguments.emplace_back("--allow-writes");
   options.arguments.emplace_back("--");
   options.arguments.insert(options.arguments.end(), t.of_script.begin(), t.of_script.end());
   return timed(t, [&] { return calib::describe_model(options); });
@@ -151,7 +167,8 @@ void add_describe(Command& app, Terminal& t) {
   c->add_option("--model", flags->what.model, "a classification model of torchvision");
   c->add_option("--script", flags->what.script,
                 "a training script, unmodified: it runs until three of its steps were seen, as "
-                "rank 0, and computes, sends and saves nothing; its arguments follow after --");
+                "rank 0, computes nothing, and sends nothing; what it writes goes to a folder that "
+                "vanishes; its arguments follow after --");
   c->add_option("--ranks", flags->what.ranks,
                 "with --script: ranks of the job that it sees (WORLD_SIZE); default 8");
   c->add_option("-o,--out", flags->out, "file to write, such as mine.json; default: stdout");

@@ -21,9 +21,11 @@ struct DescribeFlags {
   std::string optimizer_name;
   std::string precision;
   std::string python;
+  std::string timeout;        // of a script; empty: 10 min
+  bool allow_writes = false;  // of a script
 };
 
-// --optimizer-name, --python.
+// --optimizer-name, --python, --timeout, --allow-writes.
 void add_describer_flags(Command& c, DescribeFlags& f);
 // Runs the describer of ddpsim's folder. Throws InputError.
 calib::Description describe(Terminal& t, const DescribeFlags& flags);

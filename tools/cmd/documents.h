@@ -46,6 +46,8 @@ class Settings {
       if (s.target == target) out += s.text + "\n";
     return out;
   }
+  // Whether they say how many hosts the cluster has.
+  bool sizes_cluster() const { return at(io::Target::Cluster, "/hosts") != nullptr; }
   // What a document says of itself in prose is of its file, not of what they made of it.
   std::string prose(io::Target target, const std::string& text) const {
     std::string changes;

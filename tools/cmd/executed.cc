@@ -95,18 +95,30 @@ void prepare_runs(const std::string& folder) {
   io::remove_stale_temporaries(folder + "/scenarios");
 }
 
-void add_to_runs(const std::string& folder, const std::string& prefix, const Run& run) {
+namespace {
+
+void add_run_to(io::FileSet& files, const std::string& folder, const std::string& prefix,
+                const Run& run) {
   std::string day = run.origin.date;
   std::erase_if(day, [](char c) { return c == '-' || c == ':'; });
-  io::write_file(fmt::format("{}/{}-{}.json.gz", folder, prefix, day),
-                 io::write_run(run).dump() + "\n");
+  files.add(fmt::format("{}/{}-{}.json.gz", folder, prefix, day), io::write_run(run).dump() + "\n");
+}
+
+}  // namespace
+
+void add_to_runs(const std::string& folder, const std::string& prefix, const Run& run) {
+  io::FileSet files;
+  add_run_to(files, folder, prefix, run);
+  files.commit();
 }
 
 void add_to_runs(const std::string& folder, const std::string& prefix, const Loaded& l,
                  const Run& run) {
-  io::write_file(folder + "/scenarios/" + l.scenario_hash + ".json", l.stored.dump(1) + "\n");
-  for (const auto& [name, text] : l.beside) io::write_file(folder + "/scenarios/" + name, text);
-  add_to_runs(folder, prefix + "-" + l.scenario_hash, run);
+  io::FileSet files;
+  files.add(folder + "/scenarios/" + l.scenario_hash + ".json", l.stored.dump(1) + "\n");
+  for (const auto& [name, text] : l.beside) files.add(folder + "/scenarios/" + name, text);
+  add_run_to(files, folder, prefix + "-" + l.scenario_hash, run);
+  files.commit();
 }
 
 }  // namespace ddpsim::cli

@@ -7,6 +7,7 @@
 #include "sim/io/json_reader.h"
 #include "sim/predict/alone.h"
 #include "sim/topology/fabric.h"
+#include "tools/cmd/placement.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -117,19 +118,12 @@ struct Place {
   std::vector<int> devices;
 };
 
-Place place_of(const BackendAnswer& a, const QuestionFlags& question, const Plan& plan) {
+Place place_of(const BackendAnswer& a, std::vector<int> devices, const Plan& plan) {
   const Hardware& h = a.hardware;
-  if (a.ranks > h.cluster.devices())
-    throw InputError{
-        "--ranks " + question.ranks,
-        fmt::format("the cluster has {} devices (--set cluster.hosts=...)", h.cluster.devices())};
-  if (a.ranks < 2)
-    throw InputError{"--ranks " + std::to_string(a.ranks), "a collective has at least two ranks"};
-  Place out{topology::Fabric(h.cluster), {}};
+  Place out{topology::Fabric(h.cluster), std::move(devices)};
   if (std::string lacking = collective::missing_transport(out.fabric, h.profile); !lacking.empty())
     throw InputError{h.profile.name,
                      "has no transport \"" + lacking + "\", which the cluster uses"};
-  for (int r = 0; r < a.ranks; ++r) out.devices.push_back(r);
   if (auto problem = topology::check_reachable(out.fabric, out.devices))
     throw InputError{h.cluster_file, problem.message};
   Scenario scenario;
@@ -412,11 +406,12 @@ BackendAnswer ask_backend(const Terminal& t, Backend backend, const BackendFlags
   w.plan.backend = backend;
   QuestionFlags hardware = question;
   hardware.sets = w.others;
-  a.hardware = load_hardware(t, hardware);
+  PlacedHardware placed = load_placed_hardware(t, hardware);
+  a.hardware = std::move(placed.hardware);
+  a.ranks = placed.ranks;
   check_devices(backend, a.hardware);
-  a.ranks = question.ranks.empty() ? a.hardware.cluster.devices() : parse_ranks(question.ranks);
   if (backend == Backend::Mpi) force(w.plan, flags.algorithm, op);
-  const Place at = place_of(a, question, w.plan);
+  const Place at = place_of(a, std::move(placed.devices), w.plan);
   if (backend == Backend::Tcp)
     ask_tcp(a, at, w.plan, flags.algorithm);
   else if (backend == Backend::Gloo)

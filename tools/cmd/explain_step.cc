@@ -34,7 +34,7 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
                          report::basis_sentence(l.profile, l.workload));
   std::vector<std::string> notes = predict::what_is_left_out(l.workload, l.scenario.plan);
   if (std::string note = jitter_note(l.scenario); !note.empty()) notes.push_back(note);
-  if (!l.scenario.plan.bucket_cap_mb_list.empty())
+  if (!l.scenario.plan.bucket_cap_mb_list.empty() && !strategy::takes_cap_list(l.scenario.plan))
     notes.push_back(std::string("bucket_cap_mb_list is ") + strategy::kCapListWarning);
   for (const std::string& note : notes) heading += "\n" + note;
   io::OrderedJson j = io::write_explanation(e);

@@ -1,6 +1,8 @@
 // ddpsim export: what ddpsim found, in the files of other programs.
 #include <algorithm>
+#include <map>
 #include <ostream>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,8 @@
 
 namespace ddpsim::cli {
 namespace {
+
+constexpr std::int64_t kMostCommunicators = 300;
 
 struct TunerFlags {
   std::string from;
@@ -40,6 +44,45 @@ void add_priced_points(std::vector<report::TunerPoint>& out, const nccl::Group& 
                        nccl::name_of(c.protocol), choice.channels, nccl::nodes(g), nccl::ranks(g),
                        us});
       }
+}
+
+// The example plugin gives one channel to a communicator without a line: so all have some that a
+// job on these hosts may make, each number of ranks on each number of hosts.
+void add_smaller_communicators(std::vector<report::TunerPoint>& out, const NcclQuestion& n) {
+  const Cluster& c = n.hardware.cluster;
+  std::map<int, int> of_host;
+  for (int device : n.devices) ++of_host[n.fabric->host_of(device)];
+  const int hosts = static_cast<int>(of_host.size());
+  const int each = std::max_element(of_host.begin(), of_host.end(), [](auto& a, auto& b) {
+                     return a.second < b.second;
+                   })->second;
+  const auto least = [](int k) { return std::max(2, k); };
+  std::int64_t count = 0;
+  for (int k = 1; k <= hosts; ++k) count += std::max(0, k * each - least(k) + 1);
+  if (count > kMostCommunicators)
+    throw InputError{
+        "export nccl-tuner",
+        fmt::format("the example plugin gives one channel to each communicator without a line, and "
+                    "{} hosts of {} GPUs make {} kinds of them, more than {}; --workload or "
+                    "--scenario writes those of one plan, --for ncclx and rccl leave the others to "
+                    "the library",
+                    hosts, each, count, kMostCommunicators)};
+  std::set<std::pair<int, int>> known{{nccl::nodes(*n.group), nccl::ranks(*n.group)}};
+  for (int k = 1; k <= hosts; ++k)
+    for (int ranks = least(k); ranks <= k * each; ++ranks) {
+      const auto group = nccl::build(*n.fabric, spread(c, ranks, k), n.settings,
+                                     nccl::compute_capability(*n.group));
+      if (known.emplace(nccl::nodes(*group), ranks).second)
+        add_priced_points(out, *group, n.hardware.profile);
+    }
+}
+
+// Whose tuner the file would take the place of.
+std::string displaced(const Cluster& c) {
+  return c.link.transport == "libfabric"
+             ? "; aws-ofi-nccl, by which NCCL reaches this network, brings a tuner of its own (on "
+               "EFA it is loaded), and NCCL_TUNER_PLUGIN takes its place"
+             : "";
 }
 
 report::TunerConsumer consumer_of(const TunerFlags& f) {
@@ -142,8 +185,9 @@ void export_under_overlap(Terminal& t, const TunerFlags& f) {
       "a step of {} with these lines, {} with what is fastest alone, {} with NCCL's own choices",
       to_string(with_file), to_string(found.alone), to_string(found.own));
   write_rows(t, f, rows,
-             fmt::format("{} on {}, {} ranks, profile {}, chosen under overlap; simulated: {}",
-                         l.workload.name, l.cluster.name, l.scenario.ranks, l.profile.name, steps));
+             fmt::format("{} on {}, {} ranks, profile {}, chosen under overlap; simulated: {}{}",
+                         l.workload.name, l.cluster.name, l.scenario.ranks, l.profile.name, steps,
+                         displaced(l.cluster)));
   t.err << tuning_text(found) << steps << " (" << found.simulations << " simulations)\n";
 }
 
@@ -167,11 +211,13 @@ void export_tuner(Terminal& t, const TunerFlags& f) {
     check_consumer(consumer_of(f), n.hardware.profile);
     std::vector<report::TunerPoint> points;
     add_priced_points(points, *n.group, n.hardware.profile);
+    if (consumer_of(f) == report::TunerConsumer::Example) add_smaller_communicators(points, n);
     const std::vector<report::TunerRow> rows = report::best_rows(points);
     if (rows.empty()) throw InputError{"--set", "leaves nothing that NCCL could run"};
     return write_rows(t, f, rows,
                       "ddpsim's prices on " + n.hardware.cluster.name + ", " +
-                          std::to_string(n.ranks) + " ranks, profile " + n.hardware.profile.name);
+                          std::to_string(n.ranks) + " ranks, profile " + n.hardware.profile.name +
+                          displaced(n.hardware.cluster));
   }
   if (!f.metric.empty() && f.metric != "latency_us" && f.metric != "bandwidth_gbps" &&
       f.metric != "cost_metric")

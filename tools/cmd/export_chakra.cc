@@ -72,9 +72,9 @@ void export_chakra(Terminal& t, const ExportChakraFlags& f) {
   io::make_folder(f.out);
   bool groups = !p.groups.empty();
   for (int rank = 0; rank < files; ++rank)
-    io::write_file(fmt::format("{}/{}.{}.et", f.out, name, rank),
-                   groups && rank > 0 ? io::write_chakra(writer.of(rank)) : one);
-  if (groups) io::write_file(f.out + "/comm_groups.json", writer.groups().dump(1) + "\n");
+    t.files->add(fmt::format("{}/{}.{}.et", f.out, name, rank),
+                 groups && rank > 0 ? io::write_chakra(writer.of(rank)) : one);
+  if (groups) t.files->add(f.out + "/comm_groups.json", writer.groups().dump(1) + "\n");
   t.out << fmt::format("{}/{}.RANK.et: {} nodes each, traces of {} of {} ranks\n", printable(f.out),
                        printable(name), p.steady.ops.size(), files, ranks);
   if (groups) t.out << printable(f.out) << "/comm_groups.json: the groups of ranks\n";

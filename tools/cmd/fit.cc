@@ -68,7 +68,7 @@ std::deque<Executed> collect(const Terminal& t, const FitFlags& flags) {
 void write_fit(Terminal& t, const FitFlags& flags, const std::string& json,
                const std::string& table) {
   io::read_profile(io::parse_json(json, "fit"), "fit");  // what is written can be read
-  if (!flags.output.out.empty()) write_output(flags.output.out, json);
+  if (!flags.output.out.empty()) write_output(t, flags.output.out, json);
   t.out << (flags.output.format == "json" ? json : table) << std::flush;
 }
 

@@ -123,8 +123,9 @@ void read_failures(const GoodputFlags& f, GoodputAnswer& a) {
                      "failed 419 times in 54 days: a GPU every 50,700 h; Llama 3, "
                      "arXiv:2407.21783), --mtbf-per-host, or times: --lose 2h:1"};
   if (!f.mtbf_per_gpu.empty())
-    job.host_mtbf_s = seconds_of("--mtbf-per-gpu", f.mtbf_per_gpu) / a.ranks_per_host;
-  if (!f.mtbf_per_host.empty()) job.host_mtbf_s = seconds_of("--mtbf-per-host", f.mtbf_per_host);
+    job.host_mtbf_s = positive_seconds("--mtbf-per-gpu", f.mtbf_per_gpu) / a.ranks_per_host;
+  if (!f.mtbf_per_host.empty())
+    job.host_mtbf_s = positive_seconds("--mtbf-per-host", f.mtbf_per_host);
   a.gpu_mtbf_s = job.host_mtbf_s * a.ranks_per_host;
   if (job.host_mtbf_s > 0 && goodput::mtbf_of(job) < 1)
     throw InputError{"--mtbf-per-gpu", fmt::format("{} GPUs would fail more than once a second; "
@@ -148,6 +149,8 @@ void read_world(const GoodputFlags& f, GoodputAnswer& a) {
                      "--spares 4, --min-hosts (the world shrinks), --back-after 24h or --add"};
 }
 
+constexpr double kStorageOfHost = 1e9;  // bytes a second, where nothing is said
+
 // How long a checkpoint takes to write and to read.
 void read_checkpoints(const GoodputFlags& f, const Trained& t, GoodputAnswer& a) {
   goodput::Job& job = a.job;
@@ -156,6 +159,10 @@ void read_checkpoints(const GoodputFlags& f, const Trained& t, GoodputAnswer& a)
                                                                 : "best";
   a.checkpoints = asked != "none";
   a.searched = asked == "best";
+  if (a.searched && job.host_mtbf_s <= 0)
+    throw InputError{"--checkpoint best",
+                     "is found by how often something fails, and --lose says when, which nobody "
+                     "knows before; give --checkpoint 10min, or --mtbf-per-gpu 50000h too"};
   a.checkpoint_bytes = f.size.empty() ? t.state : bytes_of("--checkpoint-size", f.size);
   const bool sharded = f.layout.empty() ? t.sharded : f.layout == "sharded";
   const auto bytes = static_cast<double>(a.checkpoint_bytes);
@@ -166,18 +173,20 @@ void read_checkpoints(const GoodputFlags& f, const Trained& t, GoodputAnswer& a)
   }
   const bool needs_read = std::none_of(f.phases.begin(), f.phases.end(),
                                        [](const auto& p) { return p.starts_with("restore="); });
-  if ((f.stall.empty() || (needs_read && job.recovery == Recovery::Torchrun)) &&
-      (f.storage.empty() || bytes <= 0))
-    throw InputError{f.storage.empty() ? "--storage" : "--checkpoint-size",
+  const bool times = f.stall.empty() || (needs_read && job.recovery == Recovery::Torchrun);
+  if (times && bytes <= 0)
+    throw InputError{"--checkpoint-size",
                      "how long a checkpoint takes is not known; give --checkpoint-size 14GB (a "
                      "workload says it) and --storage 10GB/s, what the job writes and reads; or "
                      "--checkpoint-stall 5s and --phase restore=20s; or --checkpoint none"};
+  const bool assumed = f.storage.empty();
   double write = 0;
-  if (!f.storage.empty()) {
-    const double all = bytes_per_s("--storage", f.storage);
-    const double host =
-        f.host_storage.empty() ? all : bytes_per_s("--storage-per-host", f.host_storage);
+  if (times || !assumed || f.asynchronous) {
     const double hosts = (t.ranks + t.ranks_per_host - 1) / t.ranks_per_host;
+    const double all = assumed ? hosts * kStorageOfHost : bytes_per_s("--storage", f.storage);
+    const double host = !f.host_storage.empty() ? bytes_per_s("--storage-per-host", f.host_storage)
+                        : assumed               ? kStorageOfHost
+                                                : all;
     write = sharded ? std::max(bytes / all, bytes / hosts / host) : bytes / std::min(all, host);
     const double read = sharded ? std::max(bytes / all, bytes / hosts / host)
                                 : std::max(bytes * hosts / all, bytes / host);
@@ -185,6 +194,11 @@ void read_checkpoints(const GoodputFlags& f, const Trained& t, GoodputAnswer& a)
     a.checkpoint_text = fmt::format("{} {}", to_string(Bytes{a.checkpoint_bytes}),
                                     sharded ? "in shards, each written and read once"
                                             : "written by rank 0, read by every host");
+    if (assumed)
+      a.checkpoint_text += fmt::format(
+          "; storage is assumed: {} GB/s a host (Llama 3's: 2 TB/s of 2,048 hosts, "
+          "arXiv:2407.21783), --storage says yours",
+          (f.host_storage.empty() ? kStorageOfHost : host) / 1e9);
   }
   c.stalls = seconds_as(write);
   if (f.asynchronous) {
@@ -192,10 +206,6 @@ void read_checkpoints(const GoodputFlags& f, const Trained& t, GoodputAnswer& a)
       throw InputError{"--snapshot",
                        "the job stands still while a copy is made; give what a GPU copies to its "
                        "host, --snapshot 20GB/s, or --checkpoint-stall 2s"};
-    if (f.storage.empty())
-      throw InputError{"--storage",
-                       "is needed beside --asynchronous: what is written in the "
-                       "background, --storage 10GB/s"};
     c.writes = seconds_as(write);
     if (!f.snapshot.empty())
       c.stalls =
@@ -301,7 +311,7 @@ void answer(const GoodputFlags& f, GoodputAnswer& a) {
                                    "about less time, or --courses 1",
                                    each, f.courses)};
   }
-  if (a.checkpoints) {
+  if (a.checkpoints && drawn) {
     a.intervals = goodput::best_intervals(a.job, a.seed, searched);
     if (a.searched) a.job.checkpoints.steps = a.intervals->steps;
   }

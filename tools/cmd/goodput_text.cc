@@ -71,9 +71,8 @@ std::string intervals_text(const GoodputAnswer& a) {
                                     long_time(static_cast<double>(i.flat_from) * step_s(a)),
                                     long_time(static_cast<double>(i.flat_to) * step_s(a)))));
   if (i.closed_steps) out += row("best, closed form", steps_text(a, *i.closed_steps));
-  if (i.daly_s) out += row("Daly 2006", long_time(*i.daly_s));
-  if (i.young_s) out += row("Young 1974", long_time(*i.young_s));
-  return out;
+  out += row("Daly 2006", long_time(i.daly_s));
+  return out + row("Young 1974", long_time(i.young_s));
 }
 
 std::string phases_text(const GoodputAnswer& a) {
@@ -177,8 +176,8 @@ io::OrderedJson goodput_json(const GoodputAnswer& a) {
     j["intervals"] = {{"played_steps", i.steps},
                       {"flat_steps", {i.flat_from, i.flat_to}},
                       {"closed_form_steps", or_null(i.closed_steps)},
-                      {"daly_s", or_null(i.daly_s)},
-                      {"young_s", or_null(i.young_s)}};
+                      {"daly_s", i.daly_s},
+                      {"young_s", i.young_s}};
   }
   j["phases"] = io::OrderedJson::array();
   for (const GivenTime& g : a.times)

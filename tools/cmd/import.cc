@@ -1,5 +1,7 @@
 // ddpsim import: what other programs measured or found, as ddpsim's files.
 #include <ostream>
+#include <set>
+#include <tuple>
 
 #include "calib/gpu/nccl_log.h"
 #include "sim/io/nccl_tests.h"
@@ -37,10 +39,11 @@ std::string lower(std::string s) {
 void add_choices(const std::string& text, CollectiveSetting& c) {
   calib::gpu::NcclLog log = calib::gpu::parse_nccl_log(text);
   if (c.nccl.empty()) c.nccl = log.version;
+  std::set<std::tuple<std::int64_t, std::string, std::string, int>> there;
   for (const calib::gpu::NcclChoice& x : log.choices) {
     if (!x.collective.empty() && io::nccl_tests_op(x.collective) != c.op) continue;
     CollectiveChoice choice{x.bytes, lower(x.algorithm), lower(x.protocol), x.channels};
-    if (std::find(c.chosen.begin(), c.chosen.end(), choice) == c.chosen.end())
+    if (there.insert({choice.bytes, choice.algorithm, choice.protocol, choice.channels}).second)
       c.chosen.push_back(std::move(choice));
   }
 }

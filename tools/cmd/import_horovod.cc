@@ -153,8 +153,8 @@ void import_timeline(Terminal& t, const TimelineFlags& f) {
     run.origin.software = "Horovod, with its timeline on, which doubles what cycles agree on";
     std::string text = json_text(io::write_run(run));
     io::read_run(io::parse_json(text, "import"), "import");  // what is written can be read
-    write_output(f.run, text);
-    t.err << "ddpsim: wrote " << printable(f.run) << ": " << run.steps.size() << " steps\n";
+    write_output(t, f.run, text);
+    t.written += fmt::format("ddpsim: wrote {}: {} steps\n", printable(f.run), run.steps.size());
   }
   write_answer(t, f.output,
                f.output.format == "json" ? json_text(timeline_json(timeline))

@@ -197,7 +197,7 @@ void import_traces(Terminal& t, const ImportTracesFlags& f) {
       source["recipe"] = model_document["source"]["recipe"];
     std::string text = json_text(io::write_workload(*made, from.trace, source));
     io::read_workload(io::parse_json(text, "import"), "import");  // what is written can be read
-    write_output(f.workload, text);
+    write_output(t, f.workload, text);
   }
   if (!f.run.empty()) {
     std::vector<std::string> names;
@@ -217,16 +217,17 @@ void import_traces(Terminal& t, const ImportTracesFlags& f) {
     io::name_kinds(run, job);
     std::string text = json_text(io::write_traced_run(run, job));
     io::read_run(io::parse_json(text, "import"), "import");
-    write_output(f.run, text);
-    t.err << "ddpsim: wrote " << printable(f.run) << ": " << run.steps.size() << " steps of "
-          << job.ranks.size() << " ranks\n";
+    write_output(t, f.run, text);
+    t.written += fmt::format("ddpsim: wrote {}: {} steps of {} ranks\n", printable(f.run),
+                             run.steps.size(), job.ranks.size());
   }
   write_answer(
       t, f.output,
       f.output.format == "json" ? json_text(summary(from, notes)) : table(job, from, notes));
   if (!f.workload.empty())
-    t.err << "ddpsim: wrote " << printable(f.workload) << "; next: ddpsim predict --workload "
-          << printable(f.workload) << " --cluster NAME --ranks N\n";
+    t.written += fmt::format(
+        "ddpsim: wrote {0}; next: ddpsim predict --workload {0} --cluster NAME --ranks N\n",
+        printable(f.workload));
   else if (f.run.empty())
     t.err << "ddpsim: --workload FILE.json writes what ddpsim predict reads, --run FILE.json the "
              "measured steps\n";

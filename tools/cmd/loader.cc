@@ -11,6 +11,7 @@
 #include "tools/cmd/describe.h"
 #include "tools/cmd/given_program.h"
 #include "tools/cmd/horizon.h"
+#include "tools/cmd/placement.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -119,9 +120,32 @@ Loader::Loader(const Terminal& t, const QuestionFlags& flags)
                      "no such scenario file (a shipped workload is named by --workload, a cluster "
                      "by --cluster; ddpsim list scenarios)"};
   scenario_ = io::parse_json(io::read_file(scenario_file_), scenario_file_);
+  if (takes_as_named()) return;
   if (auto slash = scenario_file_.rfind('/'); slash != std::string::npos)
     folder_ = scenario_file_.substr(0, slash + 1);
   io::read_scenario(scenario_, scenario_file_);
+}
+
+// A file that is no scenario stands for the flag that its schema names. False: it is one.
+bool Loader::takes_as_named() {
+  const std::string schema =
+      scenario_.is_object() && scenario_.contains("schema") && scenario_["schema"].is_string()
+          ? scenario_["schema"].get<std::string>()
+          : "";
+  for (auto [flag, named, value] : {std::tuple{"--program", "ddpsim.program/1", &flags_.program},
+                                    {"--workload", "ddpsim.workload/1", &flags_.workload},
+                                    {"--cluster", "ddpsim.cluster/1", &flags_.cluster}}) {
+    if (schema != named) continue;
+    if (!value->empty())
+      throw InputError{flags_.scenario, std::string("is what ") + flag + " names, and so is " +
+                                            *value + "; give one of them"};
+    *value = scenario_file_;
+    flags_.scenario.clear();
+    scenario_ = {{"schema", "ddpsim.scenario/1"}};
+    scenario_file_ = "command line";
+    return true;
+  }
+  return false;
 }
 
 std::shared_ptr<const WorkloadPart> Loader::workload(const Place& place,
@@ -367,41 +391,29 @@ void Loader::scale_to_measured(Read& read, Asked& out) {
   out.times = nullptr;
 }
 
-// How many ranks a host has (--gpus-per-host, else all of its devices), and as many hosts as they
-// need where the cluster is one switch and --set does not say how many it has.
-void Loader::place_ranks(Read& read, Asked& out) {
+void Loader::place_on_hosts(Read& read, Asked& out) {
   const Cluster& c = out.hardware->cluster;
   Scenario& s = out.scenario;
-  const int devices = c.devices_per_host;
-  int each = devices;
-  const std::string flag = "--gpus-per-host " + read.flags.gpus_per_host;
-  if (!read.flags.gpus_per_host.empty()) {
-    if (!s.rank_order.empty())
-      throw InputError{flag, "and rank_order both say where ranks are; give one of them"};
-    each = parse_gpus_per_host(read.flags.gpus_per_host, c);
-    if (s.ranks == 0) s.ranks = c.hosts * each;
+  const std::string& each = read.flags.gpus_per_host;
+  if (!s.rank_order.empty()) {
+    if (!each.empty())
+      throw InputError{"--gpus-per-host " + each,
+                       "and rank_order both say where ranks are; give one of them"};
+    return;
   }
-  if (each <= 0 || s.ranks <= 0 || s.ranks > kMaxDevices || !s.rank_order.empty()) return;
-  const int hosts = (s.ranks - 1) / each + 1;
-  const bool sized = read.settings.at(io::Target::Cluster, "/hosts");
-  auto tell = [&](const std::string& says) {
+  const Placing p = place_ranks(c, s.ranks, each, read.settings.sizes_cluster());
+  if (!p.says.empty() && (!p.set.empty() || s.other_jobs.empty())) {
     std::lock_guard guard(lock_);
-    if (!std::exchange(placed_, true)) err_ << "ddpsim: " << printable(c.name) << ": " << says;
-  };
-  if (hosts > c.hosts && c.pattern == Pattern::Star && !sized) {
-    const std::string set = fmt::format("cluster.hosts={}", hosts);
-    tell(fmt::format("has {} devices; taken with --set {}\n", c.devices(), set));
-    read.settings.add(io::parse_setting(set));
-    out.hardware = hardware(read.place());
-  } else if (hosts > c.hosts && each < devices) {
-    throw InputError{flag, fmt::format("{} ranks need {} hosts, and the cluster has {}", s.ranks,
-                                       hosts, c.hosts)};
-  } else if (hosts < c.hosts && sized && each == devices && s.other_jobs.empty()) {
-    tell(fmt::format("its {} ranks are on {} of {} hosts (--gpus-per-host says how many of each)\n",
-                     s.ranks, hosts, c.hosts));
+    if (!std::exchange(placed_, true))
+      err_ << "ddpsim: " << printable(c.name) << ": " << p.says << "\n";
   }
-  if (each == devices) return;
-  for (int r = 0; r < s.ranks; ++r) s.rank_order.push_back(r / each * devices + r % each);
+  if (!p.set.empty()) {
+    read.settings.add(io::parse_setting(p.set));
+    out.hardware = hardware(read.place());
+  }
+  if (p.each == c.devices_per_host || p.each <= 0) return;
+  s.ranks = p.ranks;
+  s.rank_order = devices_of(p, c);
   read.scenario.document["ranks"] = s.ranks;
   read.scenario.document["rank_order"] = s.rank_order;
 }
@@ -423,7 +435,7 @@ Asked Loader::ask(const Choice& choice) {
     out.others.push_back(job.workload_name.empty() ? nullptr : workload(place, job.workload_name));
     job.workload = out.others.back() ? out.others.back()->workload : out.workload->workload;
   }
-  place_ranks(read, out);
+  place_on_hosts(read, out);
   const Cluster& cluster = out.hardware->cluster;
   if (out.scenario.ranks == 0) out.scenario.ranks = cluster.devices();
 

@@ -77,13 +77,14 @@ class Loader {
 
  private:
   struct Place;
+  bool takes_as_named();
   struct Read;
   Read read(const Choice& choice);
   const Named& opened(const QuestionFlags& flags);
   std::vector<std::string> own_knobs(const QuestionFlags& flags);
   std::shared_ptr<const Asked> measured_work();
   void scale_to_measured(Read& read, Asked& out);
-  void place_ranks(Read& read, Asked& out);
+  void place_on_hosts(Read& read, Asked& out);
   std::shared_ptr<const WorkloadPart> workload(const Place& place, const std::string& name);
   std::shared_ptr<const ProfilePart> profile(const Place& place, const Cluster& cluster,
                                              const std::string& cluster_file);
@@ -100,7 +101,7 @@ class Loader {
   std::map<std::string, std::shared_ptr<const WorkloadPart>> workloads_;
   std::map<std::string, Named> opened_;  // of --workload, by name
   bool names_system_ = false;            // --set does
-  bool placed_ = false;                  // what place_ranks does was told
+  bool placed_ = false;                  // what place_on_hosts() does was told
   std::ostream& err_;
   std::map<std::string, std::shared_ptr<const ProfilePart>> profiles_;
   std::map<std::pair<const WorkloadPart*, const ProfilePart*>, std::shared_ptr<predict::KnownTimes>>

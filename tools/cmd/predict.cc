@@ -276,9 +276,11 @@ void tell_other_gpu(Terminal& t, const Loaded& l) {
 void check_script(const PredictFlags& flags) {
   const DescribeFlags& d = flags.described;
   if (d.script.empty()) {
-    for (auto [flag, value] :
-         {std::pair{"--optimizer-name ", &d.optimizer_name}, {"--python ", &d.python}})
+    for (auto [flag, value] : {std::pair{"--optimizer-name ", &d.optimizer_name},
+                               {"--python ", &d.python},
+                               {"--timeout ", &d.timeout}})
       if (!value->empty()) throw InputError{flag + *value, "is of --script; name one"};
+    if (d.allow_writes) throw InputError{"--allow-writes", "is of --script; name one"};
     return;
   }
   const QuestionFlags& q = flags.question;
@@ -359,7 +361,8 @@ void add_predict(Command& app, Terminal& t) {
   c->add_option("--script", flags->described.script,
                 "a training script, unmodified, in place of --workload: its model, batch and "
                 "optimizer are described, and its DDP arguments are the plan's knobs (ddpsim "
-                "describe); its own arguments follow after --");
+                "describe); it sends nothing, and what it writes goes to a folder that vanishes; "
+                "its own arguments follow after --");
   add_describer_flags(*c, flags->described);
   add_step_flag(*c, flags->step);
   add_output_flags(*c, flags->output, {"table", "csv", "json", "md"});

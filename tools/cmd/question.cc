@@ -69,6 +69,25 @@ std::string nccl_variable_problem(const std::string& name) {
   if (name.starts_with("OMPI_MCA_")) return {};  // Open MPI's: checked with the plan's backend
   const auto& known = nccl::known_variables();
   if (std::find(known.begin(), known.end(), name) != known.end()) return {};
+  // What the cluster says, or changes no step.
+  constexpr std::pair<const char*, const char*> kElsewhere[] = {
+      {"NCCL_IB_DISABLE",
+       "says that NCCL takes sockets, which the cluster says here: --set "
+       "cluster.link.transport=tcp"},
+      {"NCCL_NET",
+       "says by what NCCL reaches other hosts, which the cluster says here: --set "
+       "cluster.link.transport=tcp, ib or libfabric"},
+      {"NCCL_SOCKET_IFNAME",
+       "names an interface, and what it carries is the cluster's link: --set "
+       "cluster.link.bandwidth=100Gb/s"},
+      {"NCCL_IB_HCA",
+       "names NICs, and the cluster says how many there are: --set "
+       "cluster.nics_per_host=4"},
+      {"NCCL_DEBUG", "changes no step; leave it out"},
+      {"NCCL_DEBUG_SUBSYS", "changes no step; leave it out"},
+  };
+  for (const auto& [variable, why] : kElsewhere)
+    if (name == variable) return why;
   std::string upper = name;
   for (char& c : upper)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
@@ -204,17 +223,17 @@ void check_html(const OutputFlags& flags) {
   io::check_place(flags.html);
 }
 
-void write_output(const std::string& path, const std::string& text) {
+void write_output(Terminal& t, const std::string& path, const std::string& text) {
   if (io::was_read(path))
     throw InputError{path, "cannot be written: the answer is made from this file; name another"};
-  io::write_file(path, text);
+  t.files->add(path, text);
 }
 
 void write_html(Terminal& t, const OutputFlags& flags,
                 const std::function<io::OrderedJson()>& data) {
   if (flags.html.empty()) return;
-  write_output(flags.html, io::write_page(data()));
-  t.err << "ddpsim: wrote " << printable(flags.html) << "\n";
+  write_output(t, flags.html, io::write_page(data()));
+  t.written += "ddpsim: wrote " + printable(flags.html) + "\n";
 }
 
 void write_out(Terminal& t, const std::string& text) {
@@ -223,8 +242,9 @@ void write_out(Terminal& t, const std::string& text) {
   if (!t.out) throw InputError{"stdout", "cannot be written (is the disk full?)"};
 }
 
-void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text) {
-  if (!flags.out.empty()) return write_output(flags.out, text);
+void write_answer(Terminal& t, const OutputFlags& flags, const std::string& answer) {
+  const std::string text = flags.format == "json" ? printable_json(answer) : printable_page(answer);
+  if (!flags.out.empty()) return write_output(t, flags.out, text);
   constexpr int kNarrowest = 60;  // what is narrower is no page
   if (flags.format == "table" && t.columns >= kNarrowest)
     return write_out(t, report::wrapped(text, 0, static_cast<std::size_t>(t.columns)));

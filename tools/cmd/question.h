@@ -69,7 +69,7 @@ void write_html(Terminal& t, const OutputFlags& flags,
                 const std::function<io::OrderedJson()>& data);
 // An answer's file, whole or not at all. Throws InputError if it is one that the answer was made
 // from.
-void write_output(const std::string& path, const std::string& text);
+void write_output(Terminal& t, const std::string& path, const std::string& text);
 // To --out or to stdout.
 void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text);
 

@@ -2,6 +2,7 @@
 #include <new>
 #include <ostream>
 #include <sstream>
+#include <streambuf>
 
 #include <CLI/CLI.hpp>
 
@@ -124,10 +125,15 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args,
   std::vector<std::string> known;
   for (const CLI::Option* o : command->get_options())
     for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
+  const bool of_script = std::any_of(args.begin(), args.end(), [](const std::string& a) {
+    return a == "--script" || a.starts_with("--script=");
+  });
   for (const std::string& a : args) {
     std::string flag = one_line(a.substr(0, a.find('=')));
     if (flag.rfind("--", 0) != 0 || std::find(known.begin(), known.end(), flag) != known.end())
       continue;
+    if (std::string words = io::flag_meant(flag.substr(2)); !words.empty())
+      return flag + " is not a flag of this command; write " + words;
     bool sets = std::find(known.begin(), known.end(), "--set") != known.end();
     if (std::string field = io::field_meant(flag.substr(2)); sets && !field.empty()) {
       bool own = std::find(known.begin(), known.end(), "--" + field) != known.end();
@@ -136,7 +142,9 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args,
     }
     std::string hint = io::nearest(flag, known);
     return flag.substr(0, 60) + " is not a flag of this command" +
-           (hint.empty() ? "; see --help" : " (did you mean " + hint + "?)");
+           (!hint.empty() ? " (did you mean " + hint + "?)"
+            : of_script   ? "; arguments of the script follow after --"
+                          : "; see --help");
   }
   // "--values 1 5 25": the shell's list is not ddpsim's.
   for (std::size_t i = 0; i + 2 < args.size(); ++i) {
@@ -146,6 +154,8 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args,
     for (; k < args.size() && parse_number(args[k]); ++k) list += "," + args[k];
     if (k > i + 2) return "--values takes one list: --values " + one_line(list);
   }
+  if (of_script && e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
+    return what + "; arguments of the script follow after --";
   // CLI11 names the positional that is missing, and not what it is.
   if (e.get_name() == "RequiredError" && command != &app) {
     for (const CLI::Option* o : command->get_options())
@@ -224,6 +234,33 @@ std::vector<std::string> split_script(std::vector<std::string>& args) {
   return out;
 }
 
+// What is said to people names files and what is in them: none of their characters acts on a
+// terminal.
+class PrintableTalk : public std::streambuf {
+ public:
+  explicit PrintableTalk(std::ostream& to) : to_(to) {}
+  ~PrintableTalk() override { sync(); }
+
+ protected:
+  int_type overflow(int_type c) override {
+    if (!traits_type::eq_int_type(c, traits_type::eof())) text_ += traits_type::to_char_type(c);
+    return traits_type::not_eof(c);
+  }
+  std::streamsize xsputn(const char* text, std::streamsize n) override {
+    text_.append(text, static_cast<std::size_t>(n));
+    return n;
+  }
+  int sync() override {
+    to_ << printable_page(text_) << std::flush;
+    text_.clear();
+    return to_ ? 0 : -1;
+  }
+
+ private:
+  std::ostream& to_;
+  std::string text_;
+};
+
 void check_utf8(const std::vector<std::string>& args) {
   for (std::size_t i = 0; i < args.size(); ++i)
     if (!is_utf8(args[i])) {
@@ -235,7 +272,13 @@ void check_utf8(const std::vector<std::string>& args) {
 
 }  // namespace
 
-int run(const std::vector<std::string>& typed, Terminal terminal) {
+void keep_files(Terminal& t) {
+  t.files->commit();
+  t.err << t.written << std::flush;
+  t.written.clear();
+}
+
+int run(const std::vector<std::string>& typed, const Terminal& terminal) {
   CLI::App app{
       "ddpsim: how long will one data-parallel training iteration take, and why?\n"
       "Example: ddpsim predict --workload resnet50 --cluster hgx-h100 --ranks 8\n"};
@@ -244,8 +287,20 @@ int run(const std::vector<std::string>& typed, Terminal terminal) {
   app.set_version_flag("--version", std::string("ddpsim ") + kVersion);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   Command commands(app);
-  Terminal& t = terminal;
+  PrintableTalk talk(terminal.err);
+  std::ostream err(&talk);
+  err << std::unitbuf;
+  Terminal t{terminal.out,
+             err,
+             terminal.out_is_terminal,
+             terminal.home,
+             terminal.executable,
+             terminal.err_is_terminal,
+             terminal.out_is_closed,
+             terminal.columns};
   t.arguments = typed;
+  io::FileSet files;
+  t.files = &files;
   std::vector<std::string> args = typed;
   t.of_script = split_script(args);
   try {
@@ -276,12 +331,16 @@ int run(const std::vector<std::string>& typed, Terminal terminal) {
     check_utf8(typed);
     io::forget_inputs();
     std::vector<std::string> reversed(args.rbegin(), args.rend());
-    app.parse(reversed);
+    int code = kOk;
+    try {
+      app.parse(reversed);
+    } catch (const GateFailed&) {
+      code = kGateFailed;
+    }
     t.out << std::flush;
     if (!t.out) throw InputError{"stdout", "cannot be written (is the disk full?)"};
-    return kOk;
-  } catch (const GateFailed&) {
-    return kGateFailed;
+    keep_files(t);
+    return code;
   } catch (const Interrupted&) {
     return kInterrupted;
   } catch (const CLI::Success& e) {

@@ -172,8 +172,9 @@ void sweep_with_mpi(Terminal& t, const SweepCommandFlags& flags, Loader& loader,
 }
 
 // Every row is written by now. Exit code 3, although the sweep is whole.
-void report_internal(const SweepSummary& summary) {
+void report_internal(Terminal& t, const SweepSummary& summary) {
   if (summary.internal_errors() == 0) return;
+  keep_files(t);
   throw std::runtime_error(
       fmt::format("{} of the points; their rows say which, and why", summary.internal_errors()));
 }
@@ -270,11 +271,11 @@ void sweep_command(Terminal& t, SweepCommandFlags& flags) {
       t.err << "ddpsim: " << flags.output.out << " was complete\n";
     std::string text = summary_text(s, summary) + flips_text(flips, s);
     (file ? t.out : t.err) << (file || t.err_is_terminal ? text : "") << std::flush;
-    return report_internal(summary);
+    return report_internal(t, summary);
   }
   if (flags.output.format == "json") {
     write_answer(t, flags.output, sweep_json(s, kept).dump(1) + "\n");
-    return report_internal(summary);
+    return report_internal(t, summary);
   }
   bool markdown = flags.output.format == "md";
   const char* gap = markdown ? "\n\n" : "\n";
@@ -283,7 +284,7 @@ void sweep_command(Terminal& t, SweepCommandFlags& flags) {
   write_answer(
       t, flags.output,
       (s.nccl.empty() ? "" : "with " + s.nccl + gap) + sweep_table(s, kept, markdown) + notes);
-  report_internal(summary);
+  report_internal(t, summary);
 }
 
 struct MergeFlags {

@@ -237,8 +237,19 @@ void tune_command(Terminal& t, const TuneFlags& flags) {
   if (!flags.samples.empty()) parse_positive("--epoch-samples", flags.samples, 1e15);
   if (!flags.deadline.empty()) seconds(flags.deadline);
   Loaded l = load(t, flags.question);
-  if (flags.autotune)
+  if (flags.autotune) {
+    for (auto [flag, value] : {std::pair{"--knob ", &flags.knob},
+                               {"--values ", &flags.values},
+                               {"--memory-limit ", &flags.memory_limit},
+                               {"--price-per-gpu-hour ", &flags.price},
+                               {"--epoch-samples ", &flags.samples},
+                               {"--deadline ", &flags.deadline}})
+      if (!value->empty())
+        throw InputError{flag + *value,
+                         "is no matter of HOROVOD_AUTOTUNE, which tries what it tries; leave one "
+                         "of the two out"};
     return autotune_command(t, l, static_cast<std::uint64_t>(flags.seed), flags.output);
+  }
   const strategy::DecidedFor of{l.workload, l.scenario.ranks, l.cluster.devices_per_host};
   if (!strategy::decisions(l.scenario.plan, of).empty()) return tune_sharded_command(t, flags, l);
   if (!flags.memory_limit.empty())

@@ -17,9 +17,10 @@ import json
 import math
 import re
 import sys
+import traceback
 import warnings
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import ddpsim_capture as cap  # noqa: E402  (says itself what is missing where PyTorch is)
@@ -27,6 +28,7 @@ import torch  # noqa: E402
 from ddpsim_absent import Absent, described_with  # noqa: E402
 from ddpsim_capture import CaptureError, Keywords  # noqa: E402
 from ddpsim_batches import Batches  # noqa: E402
+from ddpsim_guard import Guard  # noqa: E402
 from ddpsim_layers import described_layers  # noqa: E402
 from ddpsim_meta import META, WithoutMemory, moved_to_meta  # noqa: E402
 from ddpsim_own_work import amount as operations  # noqa: E402
@@ -255,11 +257,34 @@ def workload_of(
 # ---- a training script
 
 
-def describe_script(args: argparse.Namespace) -> Described:
+def describe_script(args: argparse.Namespace, guard: Guard, absent: Absent) -> Described:
     """A workload of the model that a script trains, and the knobs of its plan."""
     import ddpsim_script
+    from ddpsim_wrapped import Asked
 
-    watch = ddpsim_script.run_script(args.script, args.arguments, args.ranks)
+    watch = ddpsim_script.Watch(Asked(args.ranks))
+
+    def concludes(why: str) -> None:
+        """While the script runs on."""
+        guard.ends()
+        guard.leaves(answer(args, lambda: complete(seen_of(watch, why, args), absent)))
+
+    watch.concludes = concludes
+    if args.report:
+        report(args.report, running=True, where=f"--script {args.script}")
+    try:
+        why = ddpsim_script.run_script(args.script, args.arguments, watch, guard, args.timeout)
+    finally:
+        if args.report:
+            args.report.write_bytes(b"")
+    return seen_of(watch, why, args)
+
+
+def seen_of(watch: Any, why: str, args: argparse.Namespace) -> Described:
+    """The same, of what was seen; ``why``: it ended too early."""
+    import ddpsim_script
+
+    ddpsim_script.check_seen(watch, why)
     asked, model = watch.asked, watch.model
     assert model is not None
     optimizer = watch.optimizer or next(iter(watch.optimizers), None)
@@ -322,6 +347,17 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     cap.add_model_flags(what)
     what.add_argument("--script", help="a training script; its own arguments follow after --")
     add("--ranks", type=int, default=8, help="with --script: of the job that it sees (default 8)")
+    add(
+        "--timeout",
+        type=float,
+        default=600,
+        help="with --script: seconds until three of its steps are seen (default 600)",
+    )
+    add(
+        "--allow-writes",
+        action="store_true",
+        help="with --script: it writes its files, sends and starts processes as it always does",
+    )
     add("--out", required=True, type=Path, help="file to write, such as mine.json")
     add("--batch", type=int, help="samples per step; default: read from the inputs")
     add("--image", type=int, default=224, help="with --model: image size (default 224)")
@@ -341,6 +377,7 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     # Of ddpsim describe, which runs this.
     add("--report", type=Path, help=argparse.SUPPRESS)
     add("--command", help=argparse.SUPPRESS)
+    add("--scratch", help=argparse.SUPPRESS)  # a folder to make, which vanishes
     words = list(sys.argv[1:] if argv is None else argv)
     end = words.index("--") if "--" in words else len(words)
     args = parser.parse_args(words[:end])
@@ -350,17 +387,24 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     return args
 
 
-def run(args: argparse.Namespace) -> Described:
-    for option in ("batch", "image", "ranks"):
-        if getattr(args, option) is not None and getattr(args, option) < 1:
-            raise CaptureError(f"--{option} must be at least 1, not {getattr(args, option)}")
+def run(args: argparse.Namespace, guard: Optional[Guard] = None) -> Described:
+    for option in ("batch", "image", "ranks", "timeout"):
+        least = 0 if option == "timeout" else 1
+        if getattr(args, option) is not None and getattr(args, option) < least:
+            raise CaptureError(f"--{option} must be at least {least}, not {getattr(args, option)}")
     if not args.out.absolute().parent.is_dir():
         raise CaptureError(f"--out: the directory of '{args.out}' does not exist")
     torch.manual_seed(1)
     absent = Absent()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = describe_script(args) if args.script else describe(made_by(args), args)
+        if args.script:
+            guard = guard or Guard(args.allow_writes, args.scratch)
+            return complete(describe_script(args, guard, absent), absent)
+        return complete(describe(made_by(args), args), absent)
+
+
+def complete(found: Described, absent: Absent) -> Described:
     found.workload["described_with"] = described_with(absent.names)
     return found
 
@@ -414,7 +458,8 @@ def of_version(used: Dict[str, Any]) -> List[str]:
 
 
 def report(path: Path, **said: Any) -> None:
-    """For ddpsim describe: `says` and `plan`, or `where` and `error`."""
+    """For ddpsim describe: `says` and `plan`, or `where` and `error`. While a script runs: `where`
+    and `running`, which says that it ended Python if nothing else comes."""
     path.write_text(json.dumps(said), encoding="utf-8")
 
 
@@ -426,14 +471,32 @@ def tell_error(args: Optional[argparse.Namespace], text: str) -> None:
     what = next(f"{flag} {value}" for flag, value in named.items() if value)
     if text.startswith(what):
         text = text[len(what) :].lstrip(": ")
-    report(args.report, where=what, error=text)
+    plain = text.encode("utf-8", "replace").decode("utf-8")  # JSON has no half characters
+    report(args.report, where=what, error=plain)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    args: Optional[argparse.Namespace] = None
+    """Of a script it never returns: what that left to run at Python's end is not run."""
     try:
         args = parse(argv)
-        found = run(args)
+    except CaptureError as error:
+        tell_error(None, str(error))
+        return 2
+    guard = Guard(args.allow_writes, args.scratch)
+    if not args.script:
+        return answer(args, lambda: run(args, guard))
+    try:
+        status = answer(args, lambda: run(args, guard))
+    except Exception:
+        traceback.print_exc()
+        status = 1
+    guard.leaves(status)
+
+
+def answer(args: argparse.Namespace, describes: Callable[[], Described]) -> int:
+    """Writes the workload and what is said of it, or why there is none; the exit code."""
+    try:
+        found = describes()
         cap.write(found.workload, args.out)
     except KeyboardInterrupt:
         return 130

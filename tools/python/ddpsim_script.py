@@ -7,13 +7,16 @@ import contextlib
 import os
 import runpy
 import sys
+import threading
+import time
 import traceback
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 import ddpsim_stand_ins as stand
 import torch
 from ddpsim_capture import CaptureError, tensors_in, where_it_failed
+from ddpsim_guard import WAY_OUT, Deadline, Guard, Left, OutOfTime, Refused
 from ddpsim_meta import META
 from ddpsim_own_work import Collective, OwnWork, Told, by_gradients, collectives, operators
 from ddpsim_own_work import weights_beside
@@ -27,6 +30,7 @@ from torch.utils._pytree import tree_map
 STEPS = 3
 TRIES = 12  # steps that are looked at to see so many of different batches
 MICRO_STEPS = 4096  # without a step of the optimizer: no training loop
+CAUGHT = 9  # times that a script may go on after its end
 
 
 def on_device(args: Any) -> bool:
@@ -101,6 +105,9 @@ class Watch:
         self.loads = 0  # samples of a loader's first batch; 0: there is no loader
         self.multiplied = False  # without a loader, inputs got more samples after the first step
         self.original_backward = torch.autograd.backward
+        self.left = False  # the script ended by itself, whatever batches it was given
+        self.stops = 0  # how often it was to end
+        self.concludes: Callable[[str], None] = lambda why: None  # without the script
 
     # ---- what is the model
 
@@ -283,6 +290,11 @@ class Watch:
     def stops_when_known(self) -> None:
         """Steps of different batches, and what is between two pairs of steps."""
         if len(self.own.windows) > 1 and (len(self.traces) >= STEPS or self.tries >= TRIES):
+            self.stops += 1
+            if self.stops == CAUGHT:  # in a thread, which is inside of nothing of the script's
+                threading.Thread(target=self.concludes, args=("",)).start()
+            while self.stops >= CAUGHT:
+                time.sleep(1)
             raise Stopped()
 
     # ---- what is known at the end
@@ -456,32 +468,56 @@ def watched(watch: Watch) -> None:
     torch.autograd.grad = graded  # type: ignore[assignment]
 
 
-def run_script(script: str, arguments: Sequence[str], ranks: int) -> Watch:
-    """Raises CaptureError if no step of it can be seen."""
+def run_script(
+    script: str, arguments: Sequence[str], watch: Watch, guard: Guard, seconds: float
+) -> str:
+    """One sentence if it ended too early, else empty. Raises CaptureError."""
+    if Path(script).is_dir():
+        raise CaptureError("is a folder; name the script in it that you train with")
     if not Path(script).is_file():
         raise CaptureError("there is no such file; name the script that you train with")
-    asked = Asked(ranks)
-    watch = Watch(asked)
-    stand.install(asked)
+    stand.install(watch.asked)
     stand.loaders(watch.loaded)
     watched(watch)
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     with contextlib.suppress(Exception):  # what a script needs that is not there
         sys.stdin = open(os.devnull, encoding="utf-8")
-    why = ended(script, watch)
+
+    def forced(where: str) -> None:
+        watch.left = True
+        watch.concludes(steps_until(where, watch))
+
+    guard.time = Deadline(script, seconds, forced)
+    return ended(script, watch, guard)
+
+
+def check_seen(watch: Watch, why: str) -> None:
+    """Whether a script that ended so early can be described. Raises CaptureError."""
     if why and not watch.traces:
         raise CaptureError(why)
-    if why and len(watch.traces) < STEPS and not watch.multiplied:
-        asked.note(f"{len(watch.traces)} of {STEPS} steps were seen: {why}")
-    return watch
+    if why and len(watch.traces) < STEPS and (watch.left or not watch.multiplied):
+        watch.asked.note(f"{len(watch.traces)} of {STEPS} steps were seen: {why}")
 
 
-def ended(script: str, watch: Watch) -> str:
+def steps_until(where: str, watch: Watch) -> str:
+    return (
+        f"{where}, and has made {len(watch.traces)} of {STEPS} steps: let it train on less data, or"
+        " give it more time (--timeout)"
+    )
+
+
+def ended(script: str, watch: Watch, guard: Guard) -> str:
     """Runs it to its end; one sentence if it ended too early, else empty."""
     try:
-        with Outside(watch):
-            runpy.run_path(script, run_name="__main__")
+        try:
+            guard.holds()
+            with Outside(watch):
+                runpy.run_path(script, run_name="__main__")
+        finally:
+            if os.getpid() != guard.process:  # a child of the script's
+                guard.exit(0)
+            guard.ends()
     except Stopped as stop:
         if stop.error:
             raise CaptureError(stop.error) from None
@@ -490,16 +526,52 @@ def ended(script: str, watch: Watch) -> str:
         raise CaptureError(f"{error}{place_in(script, error)}") from error
     except SystemExit as error:
         if error.code not in (None, 0):
-            return f"the script ended itself with {error.code!r} before a step: {NEXT}"
+            code = first_line(repr, error.code)
+            return f"the script ended itself with {code} before a step{guard.told()}: {NEXT}"
+    except OutOfTime as error:
+        guard.ends()
+        watch.left = True
+        return steps_until(str(error), watch)
+    except Left as error:
+        watch.left = True
+        return f"the script ended itself with {error}{place_in(script, error)}: {NEXT}"
     except ModuleNotFoundError as error:
         return (
             f"the script failed: {error}: install it for {sys.executable}, or name the interpreter"
             " that has it (--python)"
         )
-    except Exception as error:  # whatever a script raises
-        return f"the script failed: {where_in(script, error)}: {NEXT}"
+    except BaseException as error:  # whatever a script raises
+        if isinstance(error, KeyboardInterrupt) and guard.interrupted:
+            raise
+        watch.left = not isinstance(error, Exception)
+        refused = refused_in(error)
+        if refused is not None:
+            watch.left = True
+            place = place_in(script, error)
+            return f"the script failed: {refused.what} is refused{place}: {WAY_OUT}"
+        return f"the script failed: {first_line(where_in, script, error)}: {NEXT}"
     watch.ends()
-    return f"the script ended without a step of an optimizer of torch.optim: {NEXT}"
+    told = guard.told()
+    return f"the script ended without a step of an optimizer of torch.optim{told}: {NEXT}"
+
+
+def first_line(says: Callable[..., str], *about: Any) -> str:
+    """Of what is said of an exception, which may fail to say anything."""
+    try:
+        return says(*about).splitlines()[0]
+    except Exception:
+        return type(about[-1]).__name__
+
+
+def refused_in(error: Optional[BaseException]) -> Optional[Refused]:
+    """What the guard refused, if an exception came of it."""
+    seen: Set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, Refused):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
 
 
 NEXT = "check that it trains so by itself, or describe its model with --factory"
@@ -512,7 +584,7 @@ def place_in(script: str, error: BaseException) -> str:
     return f" ({os.path.basename(script)}, line {own[-1].lineno})" if own else ""
 
 
-def where_in(script: str, error: Exception) -> str:
+def where_in(script: str, error: BaseException) -> str:
     """As ``where_it_failed``, in the script itself where it is one of the frames."""
     text, place = where_it_failed(error), place_in(script, error)
     return text.rsplit(" (", 1)[0] + place if place and text.endswith(")") else text + place

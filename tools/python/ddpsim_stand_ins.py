@@ -357,6 +357,9 @@ def stand_in_for_loop(asked: Asked) -> None:
         asked.note("what the script saves with torch.save is not saved: it has no values")
 
     torch.save = not_saved
+    # These write without Python.
+    torch.jit.save = torch.jit.ScriptModule.save = not_saved  # type: ignore[method-assign]
+    torch.onnx.export = not_saved
     os.environ.setdefault("WANDB_MODE", "disabled")
 
 

@@ -240,6 +240,22 @@ double proxy_copies(const Group& g) {
   return most > 0 ? most : 2;
 }
 
+// Of the rings' bytes between nodes: the busiest rank's share.
+double busiest_of_rings(const Group& g) {
+  std::map<std::pair<int, bool>, double> share;  // by rank; sent, or received
+  for (const Wiring::Ring& r : g.rings)
+    for (std::size_t i = 0; i < r.order.size(); ++i) {
+      const int from = r.order[i];
+      const int to = r.order[(i + 1) % r.order.size()];
+      if (nth(g.node_of, from) == nth(g.node_of, to)) continue;
+      share[{from, true}] += r.share;
+      share[{to, false}] += r.share;
+    }
+  double most = 0;
+  for (const auto& [rank, of_rank] : share) most = std::max(most, of_rank);
+  return most;
+}
+
 void make_loads(Group& g, const std::vector<int>& nics) {
   topology::LinkLoads loads(*g.fabric);
   topology::Route route;
@@ -264,6 +280,7 @@ void make_loads(Group& g, const std::vector<int>& nics) {
     g.rings.push_back(std::move(ring));
   }
   g.proxy_copies = proxy_copies(g);
+  g.busiest_of_rings = busiest_of_rings(g);
   g.every_ring = loads.take();
   g.ring = fold(*g.fabric, g.every_ring, g.to_memory);
   g.trees = distinct_channels(g, g.system.graphs[GraphId::Tree], nics, false, hosts == 1);

@@ -25,8 +25,10 @@ struct PipeMover {
   enum class What : std::uint8_t {
     Link,
     Threads,
-    Copies
-  } what = What::Link;        // Copies: into the switch's window
+    Copies,
+    Sockets
+  } what = What::Link;  // Copies: into the switch's window. Sockets: what copies between them and
+                        // memory, one way: a rank's proxy thread, or a connection's own threads
   topology::LinkId link = 0;  // What::Link: the first of those that are alike
   double share = 1;           // What::Threads: of the rank's thread blocks
 };
@@ -78,6 +80,8 @@ struct Group {
   // Without GPUDirect: bytes that the busiest rank's proxy thread copies for each that leaves its
   // NIC: 2 where one rank of a node sends and receives all.
   double proxy_copies = 2;
+  // Of a ring's bytes between nodes, what the busiest rank sends, or receives.
+  double busiest_of_rings = 1;
   std::vector<AlikeChannels> trees;  // chains inside nodes, double binary trees between them
   By<Pipeline, Pipe> pipes;          // all-reduce; PAT: all-gather
   std::vector<bool> to_memory;       // links_to_memory() (peers.h)

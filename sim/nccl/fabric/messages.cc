@@ -59,9 +59,13 @@ Flows::OfStages prepare(TaskGraph& g, const Group& group, const Profile& p, Leve
     }
     auto from = static_cast<std::size_t>(s.from);
     if (s.kind == Kind::Net && t.sockets > 0) {
-      demands.push_back({own(sending[from], t.sockets), t.between});
-      demands.push_back({own(receiving[static_cast<std::size_t>(s.to)], t.sockets), t.between});
-      slowest = std::max(slowest, t.between / t.sockets);
+      const double load = t.between * socket_load(group, t.pipeline, s) / s.share;
+      engine::ResourceId alone = engine::kNone;  // a connection's threads serve one stage
+      auto to = static_cast<std::size_t>(s.to);
+      const bool each = socket_threads(group) > 0;
+      demands.push_back({own(each ? alone : sending[from], t.sockets), load});
+      if (!each) demands.push_back({own(receiving[to], t.sockets), load});
+      slowest = std::max(slowest, load / t.sockets);
     }
     double part = group_share(group, t.pipeline, s.group);
     if (s.blocks > 0 && t.blocks > 0) {

@@ -10,6 +10,7 @@
 
 #include "sim/nccl/fabric/group.h"
 #include "sim/nccl/fabric/stages.h"
+#include "sim/nccl/fabric/terms.h"
 
 namespace ddpsim::nccl {
 
@@ -67,18 +68,23 @@ struct Moved {
   double total = 0;
 };
 
-// By number: links, then groups of threads of each rank, then each rank's copies. A group of a
-// tree's threads makes one pass of its own, and there are millions of them in large jobs: nothing
-// is kept of them.
+// By number: links, then where sockets carry them what each rank sends and receives, then groups of
+// threads of each rank, then each rank's copies. A group of a tree's threads makes one pass of its
+// own, and there are millions of them in large jobs: nothing is kept of them. Nor of a connection's
+// threads.
 class Movers {
+  static constexpr std::uint32_t kOfConnection = UINT32_MAX;
+
  public:
   Movers(const Group& g, Pipeline p)
       : links_(g.fabric->links().size()),
         ranks_(g.devices.size()),
-        groups_(static_cast<std::size_t>(groups_of(g, p))) {
+        groups_(static_cast<std::size_t>(groups_of(g, p))),
+        sockets_(has_sockets(g)),
+        begin_(links_ + (sockets_ && socket_threads(g) == 0 ? 2 * ranks_ : 0)) {
     using Key = std::tuple<std::int64_t, std::uint8_t, std::int64_t, bool, bool>;
     std::map<Key, std::uint32_t> known;
-    kept_.reserve(links_ + (groups_ == 1 ? 2 * ranks_ : 0));
+    kept_.reserve(begin_ + (groups_ == 1 ? 2 * ranks_ : 0));
     for (std::size_t id = 0; id < links_; ++id) {
       const topology::Link& l = g.fabric->links()[id];
       auto [it, fresh] =
@@ -90,6 +96,9 @@ class Movers {
       if (fresh) bytes_per_ps_.push_back(l.bandwidth.bytes_per_ps());
       kept_.push_back({it->second});
     }
+    by_socket_ = static_cast<std::uint32_t>(list_.size());
+    if (sockets_) list_.push_back({PipeMover::What::Sockets, 0, 1});
+    kept_.resize(begin_, {by_socket_});
     std::map<double, std::uint32_t> shares;
     for (std::size_t k = 0; k < groups_; ++k) {
       double share = group_share(g, p, static_cast<int>(k));
@@ -100,19 +109,27 @@ class Movers {
     auto copies = static_cast<std::uint32_t>(list_.size());
     list_.push_back({PipeMover::What::Copies, 0, 1});
     if (groups_ > 1) return;
-    kept_.resize(links_ + ranks_, {of_group_.front()});
-    kept_.resize(links_ + 2 * ranks_, {copies});
+    kept_.resize(begin_ + ranks_, {of_group_.front()});
+    kept_.resize(begin_ + 2 * ranks_, {copies});
   }
   std::size_t links() const { return links_; }
   std::uint32_t threads(const Stage& s) const {
-    return static_cast<std::uint32_t>(links_ + static_cast<std::size_t>(s.from) * groups_ +
+    return static_cast<std::uint32_t>(begin_ + static_cast<std::size_t>(s.from) * groups_ +
                                       static_cast<std::size_t>(s.group));
   }
   std::uint32_t copies(const Stage& s) const {
-    return static_cast<std::uint32_t>(links_ + ranks_ * groups_ + static_cast<std::size_t>(s.from));
+    return static_cast<std::uint32_t>(begin_ + ranks_ * groups_ + static_cast<std::size_t>(s.from));
+  }
+  bool sockets() const { return sockets_; }
+  // What copies for a stage between nodes, at its sender and at its receiver.
+  std::array<std::uint32_t, 2> copying(const Stage& s) const {
+    if (begin_ == links_) return {kOfConnection, kOfConnection};
+    return {static_cast<std::uint32_t>(links_ + static_cast<std::size_t>(s.from)),
+            static_cast<std::uint32_t>(links_ + ranks_ + static_cast<std::size_t>(s.to))};
   }
   std::uint32_t alike(std::uint32_t id) const {
-    return id < kept_.size() ? kept_[id].alike : of_group_[(id - links_) % groups_];
+    if (id == kOfConnection) return by_socket_;
+    return id < kept_.size() ? kept_[id].alike : of_group_[(id - begin_) % groups_];
   }
   double bytes_per_ps(std::uint32_t alike) const { return bytes_per_ps_[alike]; }  // of links
   std::vector<Moved>& kept() { return kept_; }
@@ -122,7 +139,10 @@ class Movers {
   std::size_t links_;
   std::size_t ranks_;
   std::size_t groups_;
-  std::vector<std::uint32_t> of_group_;  // what is alike
+  bool sockets_;
+  std::size_t begin_;            // of groups of threads
+  std::uint32_t by_socket_ = 0;  // what is alike
+  std::vector<std::uint32_t> of_group_;
   std::vector<double> bytes_per_ps_;
   std::vector<Moved> kept_;
   std::vector<PipeMover> list_;
@@ -180,6 +200,9 @@ Pipe make_pipe(const Group& g, Pipeline p, Operation op) {
         links.clear();
         add_stage_load(g, s, route, links);
         for (const LinkLoad& l : links) add(l.link, l.per_byte * s.share);
+        if (s.kind == Stage::Kind::Net && movers.sockets())
+          for (std::uint32_t id : movers.copying(s))
+            add(id, socket_load(g, p, s), id < kept.size());
         if (s.blocks > 0) add(movers.threads(s), s.blocks, !s.same_pass);
         if (s.kind == Stage::Kind::CopyIn) add(movers.copies(s), s.share);
       }

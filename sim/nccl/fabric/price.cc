@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kPsPerUs = 1e6;
 constexpr double kUsualWire = 1.0;  // microseconds
+constexpr const char* kSocketThreads = "threads of sockets";
 
 const TransportSection& section(const Group& g, const Profile& p, const SlowestHop& hop) {
   return p.transports.at(g.fabric->transports()[hop.transport]);
@@ -91,6 +92,16 @@ int socket_threads(const Group& g) {
       break;
   }
   return set.version.has(Change::SocketsByProxyThread) ? 0 : 1;
+}
+
+bool has_sockets(const Group& g) {
+  if (!g.inter.exists) return false;
+  const std::string& name = g.fabric->transports()[g.inter.transport];
+  return name == "tcp" || name == "loopback";
+}
+
+double socket_load(const Group& g, Pipeline p, const Stage& s) {
+  return socket_threads(g) == 0 || p == Pipeline::Pat ? s.share : 1;
 }
 
 double socket_rate_us(const Group& g, const Profile& p, Level level, int connections) {
@@ -232,20 +243,20 @@ class Pricer {
                                                           : ""));
     transport_ = g_.fabric->transports()[g_.fabric->links()[b.link].transport];
   }
-  // What the threads of a rank's sockets copy: all that passes its NIC. `between`: bytes on the
-  // wire.
-  void limit_by_sockets(const std::vector<LinkLoad>& loads, double between) {
+  // What the threads of a rank's sockets copy of the rings' bytes. `between`: bytes on the wire per
+  // byte of the rings' loads.
+  void limit_by_sockets(double between) {
     double rate = socket_rate_us(g_, p_, level_, c_.channels);
     if (rate <= 0) return;
-    for (const LinkLoad& l : loads)
-      if (g_.fabric->is_nic_link(l.link))
-        limit(l.per_byte * between * size_ / rate, "threads of sockets");
+    double n = g_.ranks();
+    double busiest = socket_threads(g_) == 0 ? g_.busiest_of_rings : 1;
+    limit(2 * (n - 1) / n * busiest * between * size_ / rate, kSocketThreads);
   }
   // Where there are several nodes, the links between them say what others see.
   void links(const std::vector<LinkLoad>& loads, double inside, double between) {
     per_byte_ = g_.system.nodes > 1 ? between : inside;
     limit_by_link(bottleneck(g_, p_, level_, loads, inside, between));
-    limit_by_sockets(loads, between);
+    limit_by_sockets(between);
   }
   void add_steps(double inside, double between) {
     inside_ = inside;
@@ -414,13 +425,13 @@ class Pricer {
         return t.blocks > 0 ? 1 / (t.blocks * m.share) : 0;
       case PipeMover::What::Copies:
         return t.copies > 0 ? 1 / t.copies : 0;
+      case PipeMover::What::Sockets:
+        return t.sockets > 0 ? t.between / t.sockets : 0;
       case PipeMover::What::Link:
         break;
     }
     bool net = of_network(g_, m.link);
-    double rate = link_rate_us(g_, p_, level_, m.link);
-    if (t.sockets > 0 && g_.fabric->is_nic_link(m.link)) rate = std::min(rate, t.sockets);
-    return (net ? t.between : t.inside) / rate;
+    return (net ? t.between : t.inside) / link_rate_us(g_, p_, level_, m.link);
   }
 
   void pipeline(const PipeTerms& t) {
@@ -432,16 +443,21 @@ class Pricer {
     for (const PipeMover& m : pipe.movers) each.push_back(mover_us(m, t));
     for (const PipeUse& u : pipe.uses) {
       const PipeMover& m = pipe.movers[u.mover];
-      if (m.what == PipeMover::What::Link && t.sockets > 0 && g_.fabric->is_nic_link(u.link) &&
-          t.sockets < link_rate_us(g_, p_, level_, u.link))
-        limit(u.total * each[u.mover] * size_, "threads of sockets");
-      else if (m.what == PipeMover::What::Link)
+      if (m.what == PipeMover::What::Link)
         limit_by_link({u.total * each[u.mover], u.link});
       else
         limit(u.total * each[u.mover] * size_,
-              m.what == PipeMover::What::Threads && c_.protocol == Protocol::Ll ? "LL's flags"
-                                                                                : "thread blocks");
+              m.what == PipeMover::What::Sockets ? kSocketThreads
+              : m.what == PipeMover::What::Threads && c_.protocol == Protocol::Ll
+                  ? "LL's flags"
+                  : "thread blocks");
     }
+    // A connection's threads serve one step each.
+    if (t.sockets > 0)
+      for (const PipeStep& s : pipe.steps)
+        for (auto [mover, bytes] : s.load)
+          if (pipe.movers[mover].what == PipeMover::What::Sockets)
+            limit(bytes * each[mover] * size_, kSocketThreads);
     if (t.pace > 0) limit(size_ * t.pace, "LL's flags");
     PipeTime time = pipe_time(pipe, t, each, size_);
     add_steps(time.inside, time.between);

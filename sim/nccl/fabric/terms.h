@@ -41,6 +41,12 @@ double link_rate_us(const Group& g, const Profile& p, Level level, topology::Lin
 
 // Of one connection; 0 = the proxy thread of a rank serves all its sockets.
 int socket_threads(const Group& g);
+// Whether a network of sockets carries what passes between nodes.
+bool has_sockets(const Group& g);
+// Of what a stage carries on its way through sockets, per byte of the operation, in units of what
+// socket_rate_us() says of all channels' connections: the bytes, where a rank has one thread for
+// all; else each connection has as much of the threads as of the bytes.
+double socket_load(const Group& g, Pipeline p, const Stage& s);
 // Bytes per microsecond that the threads of a rank's sockets send, and receive, over so many
 // connections at once; 0 = nothing limits them.
 double socket_rate_us(const Group& g, const Profile& p, Level level, int connections);
