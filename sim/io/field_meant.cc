@@ -7,7 +7,7 @@
 namespace ddpsim::io {
 
 std::string field_meant(const std::string& name) {
-  static const std::vector<std::pair<const char*, std::vector<const char*>>> kFields{
+  static const std::vector<std::pair<const char*, std::vector<const char*>>> fields{
       {"cluster.hosts", {"hosts", "nodes", "nnodes", "num_hosts", "num_nodes", "machines"}},
       {"cluster.devices_per_host",
        {"devices_per_host", "gpus_per_host", "gpus_per_node", "nproc_per_node"}},
@@ -29,7 +29,7 @@ std::string field_meant(const std::string& name) {
       {"workload", {"model"}}};
   std::string plain = name;
   std::replace(plain.begin(), plain.end(), '-', '_');
-  for (const auto& [field, names] : kFields)
+  for (const auto& [field, names] : fields)
     if (std::find(names.begin(), names.end(), plain) != names.end()) return field;
   return {};
 }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "sim/io/nearest_plan.h"
+#include "sim/model/cluster.h"
 #include "sim/strategy/decisions.h"
 #include "sim/strategy/systems.h"
 #include "sim/units/number.h"

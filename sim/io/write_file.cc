@@ -104,6 +104,11 @@ std::optional<pid_t> writer_of(const std::string& name, const std::string& machi
   return static_cast<pid_t>(*pid);
 }
 
+}  // namespace
+
+// Named, since FileSet holds what is in it.
+namespace writing {
+
 // What is being written, where a signal's handler finds it: a list that only grows, of slots that
 // are used again.
 struct Slot {
@@ -176,10 +181,10 @@ class Temporary {
   bool named_ = false;
 };
 
-}  // namespace
+}  // namespace writing
 
 struct FileSet::State {
-  std::vector<std::unique_ptr<Temporary>> files;
+  std::vector<std::unique_ptr<writing::Temporary>> files;
 };
 
 FileSet::FileSet() : state_(std::make_unique<State>()) {}
@@ -206,7 +211,7 @@ void FileSet::add(const std::string& given, const std::string& plain) {
   for (const auto& other : state_->files)
     if (other->target() == path)
       throw InputError{given, "would hold two of this command's files; name another"};
-  state_->files.push_back(std::make_unique<Temporary>(path));
+  state_->files.push_back(std::make_unique<writing::Temporary>(path));
   state_->files.back()->write(text);
 }
 
@@ -222,8 +227,8 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 void abandon_temporaries() noexcept {
-  for (const Slot* s = slots; s; s = s->next)
-    if (s->state == Slot::Armed && s->owner == ::getpid()) ::unlink(s->path.c_str());
+  for (const writing::Slot* s = writing::slots; s; s = s->next)
+    if (s->state == writing::Slot::Armed && s->owner == ::getpid()) ::unlink(s->path.c_str());
 }
 
 void remove_stale_temporaries(const std::string& folder) {

@@ -62,8 +62,8 @@ shutil.rmtree("out")
 """
 WORDS = [b"0", b"-1", b"1e308", b"NaN", b"null", b"[]", b"{}", b'""', b"99999999999999999999",
          b"\0", b"\xff", b"\xe2\x80\xae", b"[" * 5000, b'{"a":' * 3000, b"exit()", b"<a>" * 3000,
-         b"0Gb/s", b"#", b"\n" * 3000, b"while 1: pass\n", b"os._exit(3)\n", b"raise BaseException\n",
-         b"x" * 300000]  # fmt: skip
+         b"0Gb/s", b"#", b"\n" * 3000, b"while 1: pass\n", b"os._exit(3)\n",
+         b"raise BaseException\n", b"x" * 300000]  # fmt: skip
 
 
 def damaged(rng, data):

@@ -56,7 +56,11 @@ CASES = [
     ("gpt2-small", 8, {"param_dtype": "bfloat16", "reduce_dtype": "float32"}),
     ("gpt2-small", 8, {"param_dtype": "float16", "pytorch": "1.13", "limit_all_gathers": True}),
     ("gpt2-small", 8, {"sharding_strategy": "no_shard", "param_dtype": "bfloat16"}),
-    ("gpt2-small", 3, {"pytorch": "1.13", "sharding_strategy": "no_shard", "accumulation_steps": 2}),
+    (
+        "gpt2-small",
+        3,
+        {"pytorch": "1.13", "sharding_strategy": "no_shard", "accumulation_steps": 2},
+    ),
     ("gpt2-small", 6, {"accumulation_steps": 3}),
     ("gpt2-small", 6, {"accumulation_steps": 3, "no_sync": True}),
     ("gpt2-small", 6, {"accumulation_steps": 3, "no_sync": True, "pytorch": "1.13"}),
