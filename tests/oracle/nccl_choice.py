@@ -6,7 +6,8 @@ The answers (tests/data/nccl/choices.json) are NCCL's: nccl_search.cc, which cal
 src/graph/*.cc of the tags 2.19 to 2.30 on hosts described in XML, as NCCL_TOPO_FILE takes them.
 Nothing of sim/nccl had a part in them. Here are the hosts, and the comparison.
 
-    python3 nccl_choice.py DDPSIM          # compare; fails below the share that has to agree
+    python3 nccl_choice.py DDPSIM          # a quarter (all: DDPSIM_NIGHTLY); fails below the share
+                                           # that has to agree
     python3 nccl_choice.py DDPSIM --all            # and name each difference
     python3 nccl_choice.py --ask FOLDER    # NCCL anew: FOLDER/VERSION/nccl_search, see there
 """
@@ -258,8 +259,18 @@ def profile_of(host, at):
     return str(path)
 
 
+def quarter(answers):
+    """One in four, others with each commit."""
+    words = ["git", "rev-parse", "HEAD"]
+    said = subprocess.run(words, cwd=ANSWERS.parent, capture_output=True, text=True)
+    return answers[int(said.stdout[:8] or "0", 16) % 4 :: 4]
+
+
 def compare(ddpsim, every):
     answers = json.loads(ANSWERS.read_text())
+    whole = every or bool(os.environ.get("DDPSIM_NIGHTLY"))
+    if not whole:
+        answers = quarter(answers)
 
     def one(answer):
         with tempfile.TemporaryDirectory() as at:
@@ -283,7 +294,8 @@ def compare(ddpsim, every):
             print(i, answer["version"], answer["nodes"], *answer["host"], "| " + "; ".join(wrong))
     print(f"{points} points of {len(answers)} communicators: algorithm and protocol agree in "
           f"{100 * ways / points:.1f} %, channels too in {100 * both / points:.1f} %")
-    return ways / points, both / points
+    least = AGREE if whole else AGREE - 0.01  # a quarter has its own luck
+    return min(ways, both) / points >= least
 
 
 def main():
@@ -295,9 +307,8 @@ def main():
     if given.ask:
         ask(given.ask)
     if given.ddpsim:
-        ways, both = compare(given.ddpsim, given.all)
-        if min(ways, both) < AGREE:
-            sys.exit(f"less than {100 * AGREE:g} %")
+        if not compare(given.ddpsim, given.all):
+            sys.exit(f"{100 * AGREE:g} % have to")
 
 
 if __name__ == "__main__":
