@@ -100,6 +100,9 @@ TEST(TuneShardedCommand, ItsSettingsCanBeGivenToPredict) {
         {"pytorch_ddp", Args{"--set", "units=2"}, "is of fsdp and fsdp2"},
         {"fsdp2", Args{"--set", "units=2", "--set", "blocks_per_unit=3"}, "give one of the two"}})
     expect_refusal(Args{"predict", "--plan", plan} + place + sets, words);
+  expect_refusal({"predict", "--plan", "fsdp2", "--workload", "llama-3.2-1b", "--cluster",
+                  "hgx-h100", "--set", "units=1+ends"},
+                 "--set units=1+ends");
 }
 
 TEST(TuneShardedCommand, CsvHasARowForEveryPlanThatWasSimulated) {

@@ -442,8 +442,12 @@ Asked Loader::ask(const Choice& choice) {
   auto fail = [&](const Problem& problem) {
     const std::string& path = problem.path;
     std::string where = scenario_file_ + "#" + path;
-    if (const io::Setting* s = settings.at(Target::Scenario, path))
-      where = "--set " + s->text;
+    const io::Setting* said = settings.at(Target::Scenario, path);
+    for (const char* of_units :
+         {"/plan/auto_wrap_policy", "/plan/blocks_per_unit", "/plan/ends_apart"})
+      if (!said && path.starts_with(of_units)) said = settings.at(Target::Scenario, "/plan/units");
+    if (said)
+      where = "--set " + said->text;
     else if (path == "/workload")
       where = out.workload->file;
     else if (path == "/cluster")
