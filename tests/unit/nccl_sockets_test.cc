@@ -82,6 +82,35 @@ TEST(NcclSockets, CarryWhatTheirThreadsCopy) {
       "threads of sockets");
 }
 
+// NCCL's channels on two GPUs leave a host by one of them, whichever NIC they take: one proxy
+// thread copies all of it. On eight GPUs with a NIC each they leave by different ones. The threads
+// of a channel's connection are as many, however many NICs there are.
+TEST(NcclSockets, AreOfARankOrOfAConnectionNotOfANic) {
+  Cluster one_nic = ethernet("100g", 2);
+  one_nic.devices_per_host = 2;
+  one_nic.intra = LinkSpec{};
+  one_nic.intra->bandwidth.bits_per_s = 2'400'000'000'000;
+  one_nic.intra->transport = "nvlink";
+  Cluster two_nics = one_nic;
+  two_nics.nics_per_host = 2;
+  const double thread =
+      test::profile("a100-sxm4-80gb.datasheet").transports.at("tcp").thread_bytes_per_s->mid / 1e9;
+  const Environment threads{{"NCCL_SOCKET_NTHREADS", "1"}, {"NCCL_MAX_CTAS", "2"}};
+  for (nccl::Algorithm a : {nccl::Algorithm::Ring, nccl::Algorithm::Tree}) {
+    const double by_one = SocketsJob(one_nic).bus_gb_per_s(a);
+    EXPECT_NEAR(by_one, (a == nccl::Algorithm::Ring ? 1 : 1.5) * thread, 0.15 * thread);
+    EXPECT_NEAR(SocketsJob(two_nics).bus_gb_per_s(a), by_one, 0.1 * by_one);
+    for (const Cluster& c : {one_nic, two_nics})
+      EXPECT_NEAR(SocketsJob(c, threads).bus_gb_per_s(a), 2 * by_one, 0.2 * by_one);
+  }
+  // Rings that leave by two ranks in turn.
+  SocketsJob job(two_nics);
+  const double by_one = job.bus_gb_per_s();
+  EXPECT_EQ(job.group.busiest_of_rings, 1);
+  job.group.busiest_of_rings = 0.5;
+  EXPECT_NEAR(job.bus_gb_per_s(), 2 * by_one, 0.1 * by_one);
+}
+
 TEST(NcclSockets, HaveThreadsByVersionAndVendor) {
   auto threads = [](NicVendor vendor, int version, const Environment& environment = {}) {
     Cluster c = ethernet("100g");
