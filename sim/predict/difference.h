@@ -1,6 +1,8 @@
 // What two settings differ in, and whether a person could measure it.
 #pragma once
 
+#include <string>
+
 #include "sim/units/units.h"
 
 namespace ddpsim::predict {
@@ -23,5 +25,11 @@ inline constexpr double kRepeats = 0.005;
 inline double fraction(Duration part, Duration whole) {
   return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
 }
+
+// "14.0 %".
+std::string percent_text(double fraction);
+// Of a setting whose gain does not decide: nothing that a person could measure, or nothing that is
+// sure. `both`: what the two predict.
+std::string undecided(double gain, const std::string& both);
 
 }  // namespace ddpsim::predict

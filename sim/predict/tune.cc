@@ -154,12 +154,6 @@ class Tuner {
   Tuning out_;
 };
 
-std::string percent(double v) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.1f %%", 100 * v);
-  return text;
-}
-
 void Tuner::say() {
   const CurvePoint& best = out_.curve[out_.best];
   Duration gain = out_.current.step - out_.recommended_step;
@@ -174,16 +168,13 @@ void Tuner::say() {
                         ", the plan as it is " + to_string(out_.current.step);
     if (out_.cliffs)
       out_.verdict = "no setting that keeps its gain: " + steps + ", and settings within " +
-                     percent(kBeside) + " of one that gains lose it again";
-    else if (gain_of_best > kRepeats)
-      out_.verdict = "nothing is surely better: " + steps + "; these " + percent(gain_of_best) +
-                     " lie inside the profile's uncertainty";
+                     percent_text(kBeside) + " of one that gains lose it again";
     else
-      out_.verdict = "no difference you could measure: " + steps;
+      out_.verdict = undecided(gain_of_best, steps);
   } else {
     const CurvePoint& p = out_.other_is_better ? *out_.other_best : out_.curve[*out_.chosen];
     out_.verdict = label(p, out_.other_is_better ? out_.other : out_.knob) + " makes the step " +
-                   to_string(gain) + " (" + percent(fraction(gain, out_.current.step)) +
+                   to_string(gain) + " (" + percent_text(fraction(gain, out_.current.step)) +
                    ") shorter: " + to_string(p.step) + " instead of " +
                    to_string(out_.current.step);
     // Nothing to paste: a script would have to reach behind the framework's interface.

@@ -198,12 +198,6 @@ class ShardedTuner {
   ShardedTuning out_;
 };
 
-std::string percent_text(double v) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.1f %%", 100 * v);
-  return text;
-}
-
 std::string gib(std::int64_t bytes) {
   char text[40];
   std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(bytes) / (1024.0 * 1024 * 1024));
@@ -239,10 +233,7 @@ std::string verdict_of(const ShardedTuning& t) {
              " is the shortest step that fits, of " + std::to_string(t.tried.size()) + " settings";
     const std::string both = changes_of(t, *t.best) + " predicts " + to_string(best.step) +
                              ", the plan as it is " + to_string(now.step);
-    const double gain = fraction(t.gain.mid, now.step);
-    return gain > kRepeats ? "nothing is surely better: " + both + "; these " + percent_text(gain) +
-                                 " lie inside the profile's uncertainty"
-                           : "no difference you could measure: " + both;
+    return undecided(fraction(t.gain.mid, now.step), both);
   }
   const std::string steps = to_string(best.step) + " instead of " + to_string(now.step);
   if (!now.fits)

@@ -514,6 +514,8 @@ TEST(Naming, LeadsToWhatWorks) {
            {{"--set", "NCCL_SOCKET_IFNAME=eth0"}, "cluster.link.bandwidth"},
            {{"--set", "NCCL_DEBUG=INFO"}, "leave it out"}})
     expect_refusal(on + asked, words);
+  // Not to what the command does not have.
+  expect_refusal({"list", "--bf16"}, "--bf16 is not a flag of this command; see --help");
   expect_refusal({"predict", "--workload", "resnet50", "--cluster", "8xH100"}, "\"hgx-h100\"");
   expect_refusal({"predict", "--workload", "resnet50", "--cluster", "A100"}, "\"dgx-a100\"");
   const Args link{"predict", "--workload", "resnet50", "--cluster", "gpu-ethernet-10g", "--set"};

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "sim/io/files.h"
+#include "tests/support/files.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -81,25 +82,14 @@ TEST(Hostile, MoreThanOneMachineCanBe) {
                     "--set", std::string("cluster.hosts=") + hosts});
 }
 
-class HostileFiles : public testing::Test {
+class HostileFiles : public InFolder {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("ddpsim_hostile_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string at(const std::string& name) const { return (folder_ / name).string(); }
-  std::string put(const std::string& name, const std::string& bytes) const {
-    std::ofstream(at(name), std::ios::binary) << bytes;
-    return at(name);
-  }
   static std::string repeated(const std::string& text, std::size_t n) {
     std::string out;
     out.reserve(text.size() * n);
     for (std::size_t i = 0; i < n; ++i) out += text;
     return out;
   }
-  fs::path folder_;
 };
 
 TEST_F(HostileFiles, Contents) {
@@ -150,7 +140,7 @@ TEST_F(HostileFiles, Contents) {
                                   {"merge"},
                                   {"validate", "--budget"}};
   for (const Content& c : contents) {
-    std::string file = put(std::string(c.name) + ".json", c.bytes);
+    std::string file = made(std::string(c.name) + ".json", c.bytes);
     for (const Args& reader : readers) {
       // An object without a knob is the plan of defaults.
       if (c.bytes.ends_with("{}") && reader.back() == "--plan") continue;
@@ -204,7 +194,7 @@ TEST_F(HostileFiles, Runs) {
                     {"arrival", arrival},
                     {"ready_ps", ready}};
   const Args layers = Args{"predict"} + kCpu + Args{"--ranks", "2", "--layers"};
-  ASSERT_EQ(ddpsim(layers + Args{put("good.json", good.dump())}).code, 0)
+  ASSERT_EQ(ddpsim(layers + Args{made("good.json", good.dump())}).code, 0)
       << ddpsim(layers + Args{at("good.json")}).err;
   ASSERT_EQ(ddpsim({"show", "run", at("good.json")}).code, 0);
   // Of no reader.
@@ -242,7 +232,7 @@ TEST_F(HostileFiles, Runs) {
                                                  {"/spans", {Json::object()}}}) {
     Json bad = good;
     bad[Json::json_pointer(path)] = value;
-    std::string file = put("bad.json", bad.dump());
+    std::string file = made("bad.json", bad.dump());
     SCOPED_TRACE(path);
     expect_refused({"show", "run", file});
     expect_refused(layers + Args{file});
@@ -265,7 +255,7 @@ TEST_F(HostileFiles, Runs) {
     Json bad = good;
     bad[Json::json_pointer(path)] = value;
     SCOPED_TRACE(path);
-    std::string file = put("bad.json", bad.dump());
+    std::string file = made("bad.json", bad.dump());
     expect_refused(layers + Args{file});
     EXPECT_NE(ddpsim(layers + Args{file}).err.find("bad.json"), std::string::npos)
         << "names the file";
@@ -288,19 +278,19 @@ TEST_F(HostileFiles, Large) {
     std::snprintf(speed, sizeof speed, " 100.00 %.2f %.2f 0", 4.0 * i / 1e5, 4.0 * i / 1e5);
     log += std::to_string(4 * i) + " " + std::to_string(i) + " float sum -1" + speed + speed + "\n";
   }
-  put("log.txt", log);
+  made("log.txt", log);
   soon({"import", "nccl-tests", at("log.txt"), "--op", "all_reduce", "--out", at("run.json")}, 0);
   std::string groups = "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,latency_us\n";
   for (int i = 1; i <= 60'000; ++i)
     groups += "allreduce,1024,ring,simple,2,1," + std::to_string(i) + ",5.0\n";
-  put("groups.csv", groups);
+  made("groups.csv", groups);
   soon({"export", "nccl-tuner", "--from", at("groups.csv"), "--out", at("tuner.conf")}, 0);
   std::string forced =
       "size_bytes,count,type,redop,root,oop_time_us,oop_algbw_GBs,oop_busbw_GBs,oop_err,ip_time_us,"
       "ip_algbw_GBs,ip_busbw_GBs,ip_err,forced_kind,forced_value\n";
   for (int i = 1; i <= 60'000; ++i)
     forced += "4,1,float,sum,-1,100,0,0,0,100,0,0,0,ALGO,v" + std::to_string(i) + "\n";
-  put("forced.csv", forced);
+  made("forced.csv", forced);
   soon({"import", "nccl-tests", at("forced.csv")}, 2);
   std::string steps =
       R"({"schema":"ddpsim.run/1","kind":"predicted","case":{"key":"k"},"origin":{"simulator":"s",
@@ -308,9 +298,9 @@ TEST_F(HostileFiles, Large) {
           "steps":[)";
   for (int i = 0; i < 500'000; ++i) steps += R"({"kind":"steady","duration_ps":1000},)";
   steps.back() = ']';
-  put("steps.json", steps + "}");
+  made("steps.json", steps + "}");
   soon({"show", "run", at("steps.json")}, 0);
-  put("nodes.xml", "<system>" + repeated("<a/>", 10'000'000) + "</system>");
+  made("nodes.xml", "<system>" + repeated("<a/>", 10'000'000) + "</system>");
   soon({"import", "nccl-topo", at("nodes.xml")}, 2);
   io::write_file(at("bomb.json.gz"), "[" + repeated("0,", 35'000'000) + "0]");
   soon({"show", "run", at("bomb.json.gz")}, 2);

@@ -11,6 +11,7 @@
 #include "sim/io/chakra.h"
 #include "sim/io/files.h"
 #include "sim/io/protobuf.h"
+#include "tests/support/files.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -20,18 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr int kMany = 80'000;
 
-class LargeInput : public testing::Test {
+class LargeInput : public InFolder {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("ddpsim_large_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string at(const std::string& name) const { return (folder_ / name).string(); }
-  std::string put(const std::string& name, const std::string& bytes) const {
-    std::ofstream(at(name), std::ios::binary) << bytes;
-    return at(name);
-  }
   // Of each piece the gzip member, one behind the other, `middle` so many times.
   std::string bomb(const std::string& name, const std::string& head, const std::string& middle,
                    int times, const std::string& tail) const {
@@ -43,7 +34,7 @@ class LargeInput : public testing::Test {
     std::string packed = member(head);
     const std::string repeated = member(middle);
     for (int k = 0; k < times; ++k) packed += repeated;
-    return put(name, packed + member(tail));
+    return made(name, packed + member(tail));
   }
   // In a process of its own, which takes less than a GB.
   static void expect_refused_small(const Args& args, const std::string& words) {
@@ -76,7 +67,6 @@ class LargeInput : public testing::Test {
     EXPECT_EQ(o.code, code) << args[2] << ": " << o.err.substr(0, 400);
     return o;
   }
-  fs::path folder_;
 };
 
 TEST_F(LargeInput, OfAGigabyteWhenUnpacked) {
@@ -114,7 +104,7 @@ TEST_F(LargeInput, LogsOfNcclTests) {
       line.replace(line.find('@'), 1, std::to_string(k));
       log += line;
     }
-    put("log.txt", log + table);
+    made("log.txt", log + table);
     soon({"import", "nccl-tests", at("log.txt"), "--op", "all_reduce", "--out", at("run.json")});
   }
 }
@@ -131,7 +121,7 @@ TEST_F(LargeInput, TimelinesOfHorovod) {
     event("E", "");
   }
   event("E", R"(,"args":{"dtype":"float32","shape":"[4]"})");
-  put("timeline.json", events + "]");
+  made("timeline.json", events + "]");
   soon({"import", "horovod-timeline", at("timeline.json"), "--run", at("run.json")});
 }
 
@@ -158,7 +148,7 @@ TEST_F(LargeInput, TracesOfChakra) {
     star.nodes.push_back(compute(k));
     star.nodes.back().after = {kMany};
   }
-  put("star.et", io::write_chakra(star));
+  made("star.et", io::write_chakra(star));
   EXPECT_TRUE(has(soon({"import", "chakra", at("star.et"), "--ranks", "8"}, 2).err,
                   "more than 20 million dependencies"));
   io::ChakraTrace grouped;
@@ -173,8 +163,8 @@ TEST_F(LargeInput, TracesOfChakra) {
     grouped.nodes.push_back(n);
     groups += (k ? ",\"" : "\"") + n.group + "\":[0,1]";
   }
-  put("groups.et", io::write_chakra(grouped));
-  put("groups.json", groups + "}");
+  made("groups.et", io::write_chakra(grouped));
+  made("groups.json", groups + "}");
   soon({"import", "chakra", at("groups.et"), "--ranks", "8", "--groups", at("groups.json"), "--out",
         at("program.json")});
 }

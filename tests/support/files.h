@@ -26,6 +26,11 @@ class InFolder : public testing::Test {
   static void put(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
   }
+  // In the folder; its path.
+  std::string made(const std::string& name, const std::string& bytes) const {
+    put(at(name), bytes);
+    return at(name);
+  }
   std::filesystem::path folder_ =
       std::filesystem::path(testing::TempDir()) / ("ddpsim_test_" + std::to_string(::getpid()));
 };

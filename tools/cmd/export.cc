@@ -1,6 +1,5 @@
 // ddpsim export: what ddpsim found, in the files of other programs.
 #include <algorithm>
-#include <map>
 #include <ostream>
 #include <set>
 
@@ -50,12 +49,8 @@ void add_priced_points(std::vector<report::TunerPoint>& out, const nccl::Group& 
 // job on these hosts may make, each number of ranks on each number of hosts.
 void add_smaller_communicators(std::vector<report::TunerPoint>& out, const NcclQuestion& n) {
   const Cluster& c = n.hardware.cluster;
-  std::map<int, int> of_host;
-  for (int device : n.devices) ++of_host[n.fabric->host_of(device)];
-  const int hosts = static_cast<int>(of_host.size());
-  const int each = std::max_element(of_host.begin(), of_host.end(), [](auto& a, auto& b) {
-                     return a.second < b.second;
-                   })->second;
+  const int hosts = static_cast<int>(topology::ranks_by_host(*n.fabric, n.devices).size());
+  const int each = nccl::most_of_a_host(*n.group);
   const auto least = [](int k) { return std::max(2, k); };
   std::int64_t count = 0;
   for (int k = 1; k <= hosts; ++k) count += std::max(0, k * each - least(k) + 1);

@@ -173,20 +173,21 @@ void read_checkpoints(const GoodputFlags& f, const Trained& t, GoodputAnswer& a)
   }
   const bool needs_read = std::none_of(f.phases.begin(), f.phases.end(),
                                        [](const auto& p) { return p.starts_with("restore="); });
-  const bool times = f.stall.empty() || (needs_read && job.recovery == Recovery::Torchrun);
-  if (times && bytes <= 0)
+  const bool timed =
+      f.asynchronous || f.stall.empty() || (needs_read && job.recovery == Recovery::Torchrun);
+  if (timed && bytes <= 0)
     throw InputError{"--checkpoint-size",
                      "how long a checkpoint takes is not known; give --checkpoint-size 14GB (a "
                      "workload says it) and --storage 10GB/s, what the job writes and reads; or "
                      "--checkpoint-stall 5s and --phase restore=20s; or --checkpoint none"};
   const bool assumed = f.storage.empty();
   double write = 0;
-  if (times || !assumed || f.asynchronous) {
+  if (timed || !assumed) {
     const double hosts = (t.ranks + t.ranks_per_host - 1) / t.ranks_per_host;
-    const double all = assumed ? hosts * kStorageOfHost : bytes_per_s("--storage", f.storage);
-    const double host = !f.host_storage.empty() ? bytes_per_s("--storage-per-host", f.host_storage)
-                        : assumed               ? kStorageOfHost
-                                                : all;
+    const double given = assumed ? kStorageOfHost : bytes_per_s("--storage", f.storage);
+    const double host =
+        f.host_storage.empty() ? given : bytes_per_s("--storage-per-host", f.host_storage);
+    const double all = assumed ? hosts * host : given;
     write = sharded ? std::max(bytes / all, bytes / hosts / host) : bytes / std::min(all, host);
     const double read = sharded ? std::max(bytes / all, bytes / hosts / host)
                                 : std::max(bytes * hosts / all, bytes / host);
@@ -195,10 +196,11 @@ void read_checkpoints(const GoodputFlags& f, const Trained& t, GoodputAnswer& a)
                                     sharded ? "in shards, each written and read once"
                                             : "written by rank 0, read by every host");
     if (assumed)
-      a.checkpoint_text += fmt::format(
-          "; storage is assumed: {} GB/s a host (Llama 3's: 2 TB/s of 2,048 hosts, "
-          "arXiv:2407.21783), --storage says yours",
-          (f.host_storage.empty() ? kStorageOfHost : host) / 1e9);
+      a.checkpoint_text +=
+          f.host_storage.empty()
+              ? "; storage is assumed: 1 GB/s a host (Llama 3's: 2 TB/s of 2,048 hosts, "
+                "arXiv:2407.21783), --storage says yours"
+              : "; storage is assumed to give all hosts that at once, --storage says yours";
   }
   c.stalls = seconds_as(write);
   if (f.asynchronous) {

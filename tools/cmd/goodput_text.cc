@@ -169,6 +169,7 @@ io::OrderedJson goodput_json(const GoodputAnswer& a) {
   if (a.checkpoints)
     j["checkpoints"] = {{"steps", a.job.checkpoints.steps},
                         {"bytes", a.checkpoint_bytes},
+                        {"how", a.checkpoint_text},
                         {"stall_ps", a.job.checkpoints.stalls.ps},
                         {"write_ps", a.job.checkpoints.writes.ps}};
   if (a.intervals) {

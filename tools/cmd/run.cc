@@ -132,7 +132,8 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args,
     std::string flag = one_line(a.substr(0, a.find('=')));
     if (flag.rfind("--", 0) != 0 || std::find(known.begin(), known.end(), flag) != known.end())
       continue;
-    if (std::string words = io::flag_meant(flag.substr(2)); !words.empty())
+    if (std::string words = io::flag_meant(flag.substr(2));
+        std::find(known.begin(), known.end(), words.substr(0, words.find(' '))) != known.end())
       return flag + " is not a flag of this command; write " + words;
     bool sets = std::find(known.begin(), known.end(), "--set") != known.end();
     if (std::string field = io::field_meant(flag.substr(2)); sets && !field.empty()) {

@@ -220,21 +220,26 @@ std::vector<AlikeChannels> distinct_channels(const Group& g, const ChannelGraph&
   return out;
 }
 
+// Each hop of a ring between nodes.
+template <class F>
+void each_crossing(const Group& g, const F& f) {
+  for (const Wiring::Ring& r : g.rings)
+    for (std::size_t i = 0; i < r.order.size(); ++i) {
+      const int from = r.order[i];
+      const int to = r.order[(i + 1) % r.order.size()];
+      if (nth(g.node_of, from) != nth(g.node_of, to)) f(r, from, to);
+    }
+}
+
 // A ring leaves a node by one rank and enters it by another, each with a proxy thread of its own.
 double proxy_copies(const Group& g) {
   std::map<int, double> copied;  // by rank
   std::map<int, double> of_nic;  // by NIC, what leaves it
   std::map<int, int> nic_of;     // by rank
-  for (const Wiring::Ring& r : g.rings) {
-    of_nic[r.nic] += r.share;
-    for (std::size_t i = 0; i < r.order.size(); ++i) {
-      const int from = r.order[i];
-      const int to = r.order[(i + 1) % r.order.size()];
-      if (g.node_of[static_cast<std::size_t>(from)] == g.node_of[static_cast<std::size_t>(to)])
-        continue;
-      for (int rank : {from, to}) copied[rank] += r.share, nic_of[rank] = r.nic;
-    }
-  }
+  for (const Wiring::Ring& r : g.rings) of_nic[r.nic] += r.share;
+  each_crossing(g, [&](const Wiring::Ring& r, int from, int to) {
+    for (int rank : {from, to}) copied[rank] += r.share, nic_of[rank] = r.nic;
+  });
   double most = 0;
   for (const auto& [rank, share] : copied) most = std::max(most, share / of_nic[nic_of[rank]]);
   return most > 0 ? most : 2;
@@ -243,14 +248,10 @@ double proxy_copies(const Group& g) {
 // Of the rings' bytes between nodes: the busiest rank's share.
 double busiest_of_rings(const Group& g) {
   std::map<std::pair<int, bool>, double> share;  // by rank; sent, or received
-  for (const Wiring::Ring& r : g.rings)
-    for (std::size_t i = 0; i < r.order.size(); ++i) {
-      const int from = r.order[i];
-      const int to = r.order[(i + 1) % r.order.size()];
-      if (nth(g.node_of, from) == nth(g.node_of, to)) continue;
-      share[{from, true}] += r.share;
-      share[{to, false}] += r.share;
-    }
+  each_crossing(g, [&](const Wiring::Ring& r, int from, int to) {
+    share[{from, true}] += r.share;
+    share[{to, false}] += r.share;
+  });
   double most = 0;
   for (const auto& [rank, of_rank] : share) most = std::max(most, of_rank);
   return most;

@@ -97,7 +97,7 @@ int socket_threads(const Group& g) {
 bool has_sockets(const Group& g) {
   if (!g.inter.exists) return false;
   const std::string& name = g.fabric->transports()[g.inter.transport];
-  return name == "tcp" || name == "loopback";
+  return name != "ib" && name != "libfabric";
 }
 
 double socket_load(const Group& g, Pipeline p, const Stage& s) {

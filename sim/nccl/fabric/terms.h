@@ -41,7 +41,8 @@ double link_rate_us(const Group& g, const Profile& p, Level level, topology::Lin
 
 // Of one connection; 0 = the proxy thread of a rank serves all its sockets.
 int socket_threads(const Group& g);
-// Whether a network of sockets carries what passes between nodes.
+// Whether sockets may carry what passes between nodes: their rate is the profile's, which has none
+// where they do not (socket_rate_us).
 bool has_sockets(const Group& g);
 // Of what a stage carries on its way through sockets, per byte of the operation, in units of what
 // socket_rate_us() says of all channels' connections: the bytes, where a rank has one thread for
