@@ -1,4 +1,4 @@
-// What NCCL's collectives cost on this machine's GPUs -> Runs of samples (sim/FORMATS.md).
+// What NCCL's collectives cost on this machine's GPUs -> Runs of samples (docs/formats.md).
 #pragma once
 
 #include <vector>

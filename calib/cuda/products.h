@@ -22,7 +22,7 @@ class Product {
   virtual void launch(void* operands, void* workspace, cudaStream_t s) const = 0;
   virtual std::int64_t bytes() const = 0;
   virtual std::int64_t workspace() const = 0;
-  // What the library chose, as parameters of the sample (sim/FORMATS.md); empty: it does not say.
+  // What the library chose, as parameters of the sample (docs/formats.md); empty: it does not say.
   virtual std::map<std::string, std::int64_t> chosen() const { return {}; }
 };
 

@@ -1,5 +1,5 @@
 // The stages of calibrate on one GPU, each into a Run's samples (names and parameters:
-// sim/FORMATS.md).
+// docs/formats.md).
 #pragma once
 
 #include "calib/cuda/bench.h"

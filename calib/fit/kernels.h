@@ -21,7 +21,7 @@ struct KernelFit {
   std::vector<std::string> notes;  // what came from where, one sentence each
 };
 
-// Samples read (sim/FORMATS.md): gemm, conv, move, launch, interference, torch/*, torch_host/*;
+// Samples read (docs/formats.md): gemm, conv, move, launch, interference, torch/*, torch_host/*;
 // others are passed over. `base`: every term that no sample identifies, marked as it was.
 // REQUIRES: measured Runs of one GPU, of which refused() says nothing. Throws InputError if there
 // is neither a gemm nor a move sample.

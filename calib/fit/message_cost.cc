@@ -1,5 +1,5 @@
 // latency = T / (2 (n - 1)), of a ring's steps one after another; Gloo: T / (4 (n - 1)), two
-// messages in flight, each a go-ahead and a payload (sim/MODEL.md 4.2 with nothing on the wire);
+// messages in flight, each a go-ahead and a payload (docs/model.md 4.2 with nothing on the wire);
 // Open MPI: the rounds of the algorithm that it runs.
 // Where more ranks than cores share a machine, messages take the cores in turn: message_core = that
 // cores / n.

@@ -129,7 +129,7 @@ std::optional<MemoryPoint> of_pointwise(const std::string& op, const Sample& s) 
   return {};
 }
 
-// What an optimizer moves for each parameter of four bytes, and its passes (sim/MODEL.md).
+// What an optimizer moves for each parameter of four bytes, and its passes (docs/model.md).
 std::optional<MemoryPoint> of_optimizer(const std::string& name, const Sample& s) {
   std::int64_t style = parameter(s, "style");
   if (style == 0) return {};  // a loop over parameters: the host decides

@@ -38,7 +38,7 @@ double bytes(const Gemm& g, Precision p);  // each matrix once
 double flops(const Conv& c);               // of any pass, direct
 double bytes(const Conv& c, Precision p);
 
-// Parameters of the sample of a shape, as in a Run (sim/FORMATS.md): precision is the index of
+// Parameters of the sample of a shape, as in a Run (docs/formats.md): precision is the index of
 // sim/model/workload.h's Precision.
 std::map<std::string, std::int64_t> parameters(const Gemm& g, Precision p);
 std::map<std::string, std::int64_t> parameters(const Conv& c, Pass pass, Precision p);

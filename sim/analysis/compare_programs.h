@@ -1,4 +1,4 @@
-// Two Programs from files (ddpsim.program/1, sim/FORMATS.md): a lowered one beside one that a
+// Two Programs from files (ddpsim.program/1, docs/formats.md): a lowered one beside one that a
 // recorder of a real system wrote, communication by communication. This is how the schedule of a
 // system is proved. What only the lowered one knows (launches, copies, waits in C++) is not asked.
 #pragma once

@@ -91,7 +91,7 @@ struct Iteration {
 std::vector<Iteration> iterations(const Trace& trace);
 
 // Where the time of one iteration goes, as a Workload says it: computation without what
-// DistributedDataParallel adds. sim/MODEL.md 6.4.
+// DistributedDataParallel adds. docs/model.md 6.4.
 struct TracedStep {
   Iteration iteration;
   StepTimes times;                       // ready: one per arrival

@@ -1,5 +1,5 @@
 // A job's TCP connections, which outlive its collectives: what one leaves in a buffer goes before
-// what the next one sends (MODEL.md 4.6). Kept by who simulates the job; used by this room.
+// what the next one sends (docs/model.md 4.6). Kept by who simulates the job; used by this room.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct Connections {
   std::map<std::tuple<int, int, int, std::size_t>, Connection> known;  // from, to, slot, lane
   std::size_t collectives = 0;                                         // so far
   // Of the next collective: those that may be in flight together use different connections
-  // (calib/README.md, slots).
+  // (docs/measuring.md, slots).
   int next_slot(std::size_t streams) {
     std::size_t number = collectives++;
     return streams == 1 ? 0 : static_cast<int>(number % (kSlotsOfStream * streams));

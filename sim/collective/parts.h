@@ -1,5 +1,5 @@
 // One collective's price taken apart, and what each rank has to do for it: what `ddpsim explain
-// --op` says of backends tcp, gloo and mpi. sim/MODEL.md 4.10.
+// --op` says of backends tcp, gloo and mpi. docs/model.md 4.10.
 #pragma once
 
 #include <functional>

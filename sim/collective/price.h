@@ -85,27 +85,27 @@ Profile between_hosts(const Profile& p);
 std::string missing_transport(const topology::Fabric& f, const Profile& p);
 
 // NCCL's ring where what NCCL chooses is not known: 2(n-1) hops of S/n, latency once along the
-// ring's slowest path of 2(n-1) hops. sim/MODEL.md 4.1.
+// ring's slowest path of 2(n-1) hops. docs/model.md 4.1.
 Price nccl_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
 // Gloo's segmented ring: reduce-scatter, then all-gather, two segments in flight, payload after the
-// receiver's go. sim/MODEL.md 4.2.
+// receiver's go. docs/model.md 4.2.
 Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size,
                            DType type = DType::Float32);
 
 // ddpsim's own executor: 2(n-1) steps of S/n, one after another; a received chunk is summed before
 // the next step (not beside the wire). Where all hosts share one machine's cores, n ranks sum at
 // once on them. `pattern`: kAllReduce, or one of its passes: kReduceScatter, kAllGather (n-1
-// steps). sim/MODEL.md 4.6.
+// steps). docs/model.md 4.6.
 Price tcp_ring(const Communicator& c, const Profile& p, Level level, int pattern, Bytes size,
                DType type = DType::Float32);
 
 // Any of the communicator's patterns on backend tcp or gloo, round after round: step lists without
-// a closed form of their own. sim/MODEL.md 4.8.
+// a closed form of their own. docs/model.md 4.8.
 Price schedule_price(const Communicator& c, const Profile& p, Level level, int pattern, Bytes size,
                      DType type = DType::Float32);
 
 // Open MPI's, by the algorithm that it runs for so many bytes (open_mpi.h). A message above the
-// eager limit waits for its receiver: the transport's rendezvous more. sim/MODEL.md 4.9.
+// eager limit waits for its receiver: the transport's rendezvous more. docs/model.md 4.9.
 Price mpi_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type);
 Price mpi_broadcast(const Communicator& c, const Profile& p, Level level, Bytes size);
 

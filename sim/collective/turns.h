@@ -12,7 +12,7 @@
 // A thread that agrees by MPI on what it sums (Horovod's) is in MPI before, too: there the first
 // two happen by chance, as often as it was seen (kPolledTurns).
 // Source: ompi/mca/pml/ob1/pml_ob1_recvreq.c (mca_pml_ob1_recv_request_ack, ..._schedule),
-// opal/mca/btl/tcp/btl_tcp_component.c, v4.1.4; executed: MODEL.md 4.9.
+// opal/mca/btl/tcp/btl_tcp_component.c, v4.1.4; executed: docs/model.md 4.9.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,8 @@ double daly(double stall, double mtbf);
 // Of the job as it begins: seconds between failures of any of its hosts; 0 = none is drawn.
 double mtbf_of(const Job& job);
 // Expected goodput where every failure is drawn, rolls all back, and finds the world whole again:
-// exact for an endless job (sim/MODEL.md 6.3). None: it is not such a job (torchft, given failures,
-// none at all). Whether hosts run out only playing shows.
+// exact for an endless job (docs/model.md 6.3). None: it is not such a job (torchft, given
+// failures, none at all). Whether hosts run out only playing shows.
 std::optional<double> expected_goodput(const Job& job);
 
 struct Intervals {

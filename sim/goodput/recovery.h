@@ -1,5 +1,5 @@
 // What a failure does to a job, phase by phase: torchrun, Horovod elastic, and recovery by the step
-// as torchft has it. sim/MODEL.md section 6.3 has the sequences and their sources.
+// as torchft has it. docs/model.md section 6.3 has the sequences and their sources.
 #pragma once
 
 #include <array>

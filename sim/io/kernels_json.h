@@ -1,4 +1,4 @@
-// A Profile's `kernels` and `host.calls` as JSON (sim/FORMATS.md).
+// A Profile's `kernels` and `host.calls` as JSON (docs/formats.md).
 #pragma once
 
 #include <vector>

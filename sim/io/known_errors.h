@@ -26,7 +26,7 @@ struct KnownErrors {
 // Throws InputError. REQUIRES: a profile that read_profile() takes, but for these keys.
 KnownErrors read_known_errors(const Json& profile, const std::string& file);
 
-// Predictions of published steps of one kind. sim/FORMATS.md, ddpsim.known_errors/1.
+// Predictions of published steps of one kind. docs/formats.md, ddpsim.known_errors/1.
 struct KnownFamily {
   std::string system;     // as --plan takes it; "any": of one GPU
   std::string hosts;      // "one_gpu", "one_host", "several_hosts"

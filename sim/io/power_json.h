@@ -1,4 +1,4 @@
-// A Profile's `power` as JSON (sim/FORMATS.md).
+// A Profile's `power` as JSON (docs/formats.md).
 #pragma once
 
 #include "sim/io/codecs.h"

@@ -1,4 +1,4 @@
-// A file of ddpsim.program/1 (sim/FORMATS.md) as a Program that can be played: what
+// A file of ddpsim.program/1 (docs/formats.md) as a Program that can be played: what
 // `ddpsim show program --format json` wrote, what a recorder of a real system wrote, or what
 // somebody wrote by hand.
 #pragma once

@@ -20,7 +20,7 @@ std::vector<validation::Limit> read_budget(const Json& j, const std::string& fil
       std::string hint = nearest(l.what, known);
       item.at("what").fail(
           "\"" + l.what.substr(0, 80) + "\" is not a value of a validation" +
-          (hint.empty() ? "; see sim/FORMATS.md, budget" : " (did you mean \"" + hint + "\"?)"));
+          (hint.empty() ? "; see docs/formats.md, budget" : " (did you mean \"" + hint + "\"?)"));
     }
     if (item.has("min")) l.min = item.at("min").number();
     if (item.has("max")) l.max = item.at("max").number();

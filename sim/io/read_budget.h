@@ -1,4 +1,4 @@
-// Limits of a validation (sim/FORMATS.md, budget).
+// Limits of a validation (docs/formats.md, budget).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Published times of kernels (ddpsim.kernels/1, sim/FORMATS.md).
+// Published times of kernels (ddpsim.kernels/1, docs/formats.md).
 #pragma once
 
 #include <vector>

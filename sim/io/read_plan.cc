@@ -37,7 +37,7 @@ PytorchVersion read_version(const Reader& r) {
            (below->minor < 7 ? "the first bucket, of 1 MiB although bucket_cap_mb is given until "
                                "#121640"
                              : "blocking collectives, on the caller's stream since 2.8 (#150398)") +
-           "; sim/MODEL.md, 3.8");
+           "; docs/model.md, 3.8");
   return static_cast<PytorchVersion>(r.choice({"1.13", "2.0", "2.7", "2.11", "2.12", "2.13"}));
 }
 

@@ -1,5 +1,5 @@
-// What an operation is, is in its name (sim/FORMATS.md, program listing); everything else is in its
-// key.
+// What an operation is, is in its name (docs/formats.md, program listing); everything else is in
+// its key.
 #include <algorithm>
 
 #include "sim/io/codecs.h"

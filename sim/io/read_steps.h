@@ -1,4 +1,4 @@
-// Published training steps (ddpsim.steps/1, sim/FORMATS.md).
+// Published training steps (ddpsim.steps/1, docs/formats.md).
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Workload files that say a repeated block once (sim/FORMATS.md, `repeat`).
+// Workload files that say a repeated block once (docs/formats.md, `repeat`).
 #pragma once
 
 #include <string>

@@ -6,7 +6,7 @@
 
 namespace ddpsim::io {
 
-// ddpsim.explanation/1; keys as in sim/FORMATS.md.
+// ddpsim.explanation/1; keys as in docs/formats.md.
 OrderedJson write_explanation(const predict::Explanation& e);
 
 }  // namespace ddpsim::io

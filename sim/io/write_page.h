@@ -1,5 +1,5 @@
 // The page of a report: one HTML file that holds its data. Source of the page: reports/page; what
-// each kind's data is: sim/FORMATS.md, page.
+// each kind's data is: docs/formats.md, page.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@
 
 namespace ddpsim::io {
 
-// {"summary": {...}, "run": {...}}; keys as in sim/FORMATS.md.
+// {"summary": {...}, "run": {...}}; keys as in docs/formats.md.
 OrderedJson write_summary(const predict::Prediction& p);
 OrderedJson write_prediction(const predict::Prediction& p);
 

@@ -7,7 +7,7 @@
 
 namespace ddpsim::io {
 
-// ddpsim.tuning/1; keys as in sim/FORMATS.md. `scaling`: null without a price.
+// ddpsim.tuning/1; keys as in docs/formats.md. `scaling`: null without a price.
 OrderedJson write_tuning(const predict::Tuning& t, const predict::Scaling* scaling);
 
 // Ranks, and what an epoch takes and costs with them.

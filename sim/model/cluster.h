@@ -1,5 +1,5 @@
 // Cluster: hosts, devices and links, as a pattern with parameters or as a graph. File format:
-// sim/FORMATS.md.
+// docs/formats.md.
 #pragma once
 
 #include <optional>

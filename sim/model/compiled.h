@@ -4,7 +4,7 @@
 // Sources: torch/_inductor (scheduler.py: pointwise kernels and reductions over the same elements
 // fuse; graph.py, decide_layout_opt; fx_passes/pad_mm.py) and torch/_functorch/partitioners.py
 // (backward computes cheap operators again, so forward keeps what products read and made). What the
-// kernels take was measured: kernel names and times of GPT-2 small on an H200, sim/MODEL.md 5.1.
+// kernels take was measured: kernel names and times of GPT-2 small on an H200, docs/model.md 5.1.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Inside: what is between the GPUs and NICs of a host. File format: sim/FORMATS.md, key `inside`.
+// Inside: what is between the GPUs and NICs of a host. File format: docs/formats.md, key `inside`.
 //
 // A pattern or a drawing; expand() makes a HostGraph of either, and nothing after it asks which it
 // was.

@@ -1,5 +1,5 @@
 // What kernels of a training step cost on a measured GPU, by class: a Profile's section `kernels`.
-// File format: sim/FORMATS.md. Equations: sim/MODEL.md, 2.5; how they are fitted:
+// File format: docs/formats.md. Equations: docs/model.md, 2.5; how they are fitted:
 // calib/fit/kernels.h.
 #pragma once
 

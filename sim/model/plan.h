@@ -1,5 +1,5 @@
 // Plan: the data-parallel system, its version and its knobs by their upstream names, in upstream
-// units. File format: sim/FORMATS.md.
+// units. File format: docs/formats.md.
 #pragma once
 
 #include <array>

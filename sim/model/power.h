@@ -1,5 +1,5 @@
-// What a GPU may draw, and what it draws: a Profile's section `power`. File format: sim/FORMATS.md.
-// Equations: sim/MODEL.md, 5.1.
+// What a GPU may draw, and what it draws: a Profile's section `power`. File format:
+// docs/formats.md. Equations: docs/model.md, 5.1.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // Profile: calibrated (or published) numbers of one kind of hardware and software. File format:
-// sim/FORMATS.md.
+// docs/formats.md.
 #pragma once
 
 #include <array>

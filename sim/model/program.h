@@ -312,7 +312,7 @@ struct Program {
 };
 
 std::string name_of(const Program& p, const StepProgram& s, std::uint32_t op);
-// Indices into Program::tensor_names, as listed in sim/FORMATS.md.
+// Indices into Program::tensor_names, as listed in docs/formats.md.
 std::vector<TensorIndex> tensors_of(const Program& p, const StepProgram& s, std::uint32_t op);
 // A system's own streams that communicate: communicators beside the job's first one, whose
 // collectives are on Lane::Comm, or on the stream that waits for them.

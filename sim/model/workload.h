@@ -1,4 +1,4 @@
-// Workload: what one training step computes on one rank. File format: sim/FORMATS.md.
+// Workload: what one training step computes on one rank. File format: docs/formats.md.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ struct Tensor {
   Bytes bytes() const { return {elements() * element_size(dtype)}; }
 };
 
-// Cost of one layer in one direction; see `layers` in sim/FORMATS.md for what the bytes assume.
+// Cost of one layer in one direction; see `layers` in docs/formats.md for what the bytes assume.
 struct LayerCost {
   double flops_per_sample = 0;
   double bytes_per_sample = 0;
@@ -58,7 +58,7 @@ struct LayerCost {
 };
 
 // What a layer computes, beside what that costs: with it a measured Profile's `kernels` price the
-// layer. Numbers that a kind does not have are 0; the keys of each kind are in sim/FORMATS.md.
+// layer. Numbers that a kind does not have are 0; the keys of each kind are in docs/formats.md.
 struct LayerOp {
   std::string kind;  // "linear", "conv", "bmm", "batch_norm", "relu", ...; "" = not said
   std::int64_t rows = 0, inputs = 0, outputs = 0;  // linear, bmm; rows per sample, or per product
@@ -152,7 +152,7 @@ struct Optimizer {
   bool fused = false;  // Lamb: always (Apex FusedLAMB)
 };
 // Bytes of memory traffic per fp32 parameter in one optimizer step, all passes. Source: facts of
-// torch/optim/{sgd,adam}.py; sim/MODEL.md.
+// torch/optim/{sgd,adam}.py; docs/model.md.
 double optimizer_bytes_per_element(const Optimizer& o);
 // A collective that a training script calls itself, beside its data-parallel system; of all ranks.
 struct OwnCollective {

@@ -4,7 +4,7 @@
 // NCCL_CROSS_NIC and what GPUs of a host reach one another by (NCCL_P2P_DISABLE, NCCL_P2P_LEVEL,
 // NCCL_SHM_DISABLE), and threads of sockets (NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD). Source:
 // NCCL src/enqueue.cc (topoGetAlgoInfo, calcCollChunking), src/init.cc (computeBuffSizes),
-// src/graph/tuning.cc; sim/MODEL.md section 7.
+// src/graph/tuning.cc; docs/model.md section 7.
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
 // What NCCL's channel search finds on a node: how many channels at which speed, for rings, trees
 // and NVLS. An emulation of the search's outcome on nodes whose hosts are alike, not of its order
 // of trying. Source: NCCL src/graph/search.cc (speeds, duplication, trees' speed-up inside a node),
-// src/graph/topo.h; sim/MODEL.md section 7.
+// src/graph/topo.h; docs/model.md section 7.
 #pragma once
 
 #include <deque>

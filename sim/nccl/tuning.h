@@ -1,7 +1,7 @@
 // NCCL's cost model: latency and bandwidth of every (operation, algorithm, protocol), by NCCL's
 // version; the estimate from which NCCL chooses. Units inside: microseconds and GB/s (1e9 bytes/s),
 // as in NCCL. Source: NCCL src/graph/tuning.cc (ncclTopoInitTunerConstants, ncclTopoTuneModel,
-// ncclTopoGetAlgoTime) at the tags v2.19.3 to v2.30.7; sim/MODEL.md section 7.
+// ncclTopoGetAlgoTime) at the tags v2.19.3 to v2.30.7; docs/model.md section 7.
 #pragma once
 
 #include <array>

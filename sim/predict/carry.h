@@ -1,5 +1,5 @@
 // Kernels of a GPU that nobody measured here, from those of one that was and both datasheets.
-// Equations: sim/MODEL.md, 5.1.
+// Equations: docs/model.md, 5.1.
 #pragma once
 
 #include "sim/model/profile.h"

@@ -43,7 +43,7 @@ Problem check_host_memory(const Question& q) {
                   "\" draws no PCIe (or C2C) link from GPU " +
                   std::to_string(q.fabric.local_of(device)) +
                   " to a CPU; dgx-h100, hgx-h200, a100-pcie-8 and gh200x4-slingshot do, and "
-                  "cluster.inside can (sim/FORMATS.md, pcie_tree)"};
+                  "cluster.inside can (docs/formats.md, pcie_tree)"};
   for (int device : devices_of(q.scenario))
     for (topology::LinkId link : links_to_cpu(q.fabric, device))
       if (const std::string& name = q.fabric.transports()[q.fabric.links()[link].transport];

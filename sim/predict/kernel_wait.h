@@ -1,4 +1,4 @@
-// How long a collective waits for the kernels that run where it is launched (MODEL.md 5.5).
+// How long a collective waits for the kernels that run where it is launched (docs/model.md 5.5).
 #pragma once
 
 #include "sim/model/profile.h"

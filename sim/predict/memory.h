@@ -1,6 +1,6 @@
 // What a rank's device holds in a steady step: the peak, when it is, what is in it, and whether it
 // fits. From the Program's own changes; what is outside PyTorch's allocator is an estimate with a
-// range. sim/MODEL.md section 5.7.
+// range. docs/model.md section 5.7.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// The clock at which a board's power limit holds a GPU in a step. Equations: sim/MODEL.md, 5.1.
+// The clock at which a board's power limit holds a GPU in a step. Equations: docs/model.md, 5.1.
 #pragma once
 
 #include "sim/model/power.h"

@@ -1,6 +1,6 @@
 // NCCL's choices that make the step shortest: algorithm, protocol and channels of each collective
 // that a step has, as a tuner plugin would say them. What is fastest alone need not be it: channels
-// hold SMs beside computation, and a collective that is hidden may take longer. sim/MODEL.md 7.6.
+// hold SMs beside computation, and a collective that is hidden may take longer. docs/model.md 7.6.
 #pragma once
 
 #include "sim/nccl/fabric/nccl.h"

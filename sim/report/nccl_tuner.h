@@ -42,7 +42,7 @@ Problem validate(std::span<const TunerRow> rows);
 // for the comment. REQUIRES: validate found nothing, at least one row.
 std::string tuner_csv(std::span<const TunerRow> rows, std::string_view made_of = "");
 
-// Who else reads such files, each in a form of its own (sim/FORMATS.md, nccl-tuner):
+// Who else reads such files, each in a form of its own (docs/formats.md, nccl-tuner):
 //   Ncclx  NCCLX, torchcomms' NCCL (NCCLX_TUNER_CONFIG_FILE): sizes per rank, nodes and ranks a
 //          node, in intervals; what no line matches is NCCL's own choice. Source: torchcomms
 //          46726f15, comms/ncclx/meta/tuner (README.md, MetaTuner.cc, CsvConfigParse.h)

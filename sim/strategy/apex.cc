@@ -14,7 +14,7 @@
 // the broadcast. A flat copy of one gradient is a view of it (torch/csrc/utils/tensor_flatten.h).
 //
 // Source: NVIDIA/apex, apex/parallel/distributed.py before May 2025; csrc/flatten_unflatten.cpp,
-// csrc/multi_tensor_apply.cuh. sim/MODEL.md section 3.
+// csrc/multi_tensor_apply.cuh. docs/model.md section 3.
 #include "sim/strategy/apex.h"
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 // master does alone they wait for. Everything is on the devices' current streams.
 //
 // Source: PyTorch 1.13 and 2.7, torch/nn/parallel/{data_parallel,replicate,parallel_apply,
-// scatter_gather,_functions,comm}.py, torch/csrc/cuda/comm.cpp. sim/MODEL.md section 3.
+// scatter_gather,_functions,comm}.py, torch/csrc/cuda/comm.cpp. docs/model.md section 3.
 #include "sim/strategy/data_parallel.h"
 
 #include <algorithm>

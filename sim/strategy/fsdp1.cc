@@ -20,7 +20,7 @@
 //
 // Source: torch/distributed/fsdp/fully_sharded_data_parallel.py (1.13); _runtime_utils.py,
 // _limiter_utils.py, _flat_param.py (2.7); tests/oracle/fsdp1.py lists the differences of the two.
-// sim/MODEL.md section 3.
+// docs/model.md section 3.
 #include "sim/strategy/fsdp1.h"
 
 #include <utility>

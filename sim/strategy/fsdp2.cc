@@ -12,7 +12,7 @@
 //
 // Nothing makes the host wait: buffers are reused after events. Source: torch/distributed/fsdp/
 // _fully_shard/{_fsdp_state,_fsdp_param_group,_fsdp_collectives}.py (2.7; later versions: what
-// differs stands where it matters). sim/MODEL.md section 3.
+// differs stands where it matters). docs/model.md section 3.
 #include "sim/strategy/fsdp2.h"
 
 #include <algorithm>

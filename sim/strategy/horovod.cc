@@ -11,7 +11,7 @@
 // its parameter and requests the reduction of the change, which is applied after synchronize().
 //
 // Source: horovod 0.28.1: horovod/torch/optimizer.py, horovod/common/operations.cc,
-// ops/nccl_operations.cc, ops/gpu_operations.cc, ops/gloo_operations.cc. sim/MODEL.md section 3.
+// ops/nccl_operations.cc, ops/gpu_operations.cc, ops/gloo_operations.cc. docs/model.md section 3.
 #include "sim/strategy/horovod.h"
 
 #include <algorithm>

@@ -20,7 +20,7 @@
 //
 // Source: PyTorch 1.13 and 2.7, torch/distributed/algorithms/model_averaging/{averagers,
 // hierarchical_model_averager,utils}.py, ddp_comm_hooks/post_localSGD_hook.py,
-// torch/distributed/optim/post_localSGD_optimizer.py; torchft/local_sgd.py (2025). sim/MODEL.md
+// torch/distributed/optim/post_localSGD_optimizer.py; torchft/local_sgd.py (2025). docs/model.md
 // section 3.
 #include <algorithm>
 

@@ -46,7 +46,7 @@ enum class Steps : std::uint8_t { All, SteadyOnly };
 Program lower(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
 // PyTorch DistributedDataParallel. Source: torch/nn/parallel/distributed.py,
-// torch/csrc/distributed/c10d/reducer.cpp; sim/MODEL.md section 3.
+// torch/csrc/distributed/c10d/reducer.cpp; docs/model.md section 3.
 Program lower_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 // Plain c10d gradient averaging after backward, one collective per parameter or one for all.
 Program lower_averaging(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);

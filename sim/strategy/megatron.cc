@@ -14,7 +14,7 @@
 //
 // Source: NVIDIA/Megatron-LM (August 2026), megatron/core/distributed/distributed_data_parallel.py
 // and param_and_grad_buffer.py; core/optimizer/{optimizer,distrib_optimizer,clip_grads}.py;
-// megatron/training/{training,arguments}.py. sim/MODEL.md section 3.
+// megatron/training/{training,arguments}.py. docs/model.md section 3.
 #include "sim/strategy/megatron.h"
 
 #include <algorithm>

@@ -18,7 +18,7 @@
 //
 // Source: tensorflow/python/distribute/{cross_device_ops,cross_device_utils,mirrored_strategy,
 // collective_all_reduce_strategy}.py, core/common_runtime/collective_param_resolver_local.cc (2.x,
-// single files). sim/MODEL.md section 3.
+// single files). docs/model.md section 3.
 #include "sim/strategy/mirrored.h"
 
 #include <algorithm>

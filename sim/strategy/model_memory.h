@@ -1,5 +1,5 @@
 // What a model and its optimizer hold on a device, layer by layer. Bytes that layers save for
-// backward are those of a described workload's `saves` (sim/FORMATS.md); of a capture they are not
+// backward are those of a described workload's `saves` (docs/formats.md); of a capture they are not
 // known.
 #pragma once
 

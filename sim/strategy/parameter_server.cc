@@ -15,7 +15,7 @@
 //
 // Source: tensorflow/python/distribute/{parameter_server_strategy_v2,sharded_variable}.py,
 // python/ops/partitioned_variables.py (2.x); Ho et al., More Effective Distributed ML via a Stale
-// Synchronous Parallel Parameter Server, NIPS 2013. sim/MODEL.md section 3.
+// Synchronous Parallel Parameter Server, NIPS 2013. docs/model.md section 3.
 #include "sim/strategy/parameter_server.h"
 
 #include <algorithm>

@@ -47,7 +47,7 @@ TEST(FitOfGpus, TheShippedProfilesAreWhatItMakes) {
     EXPECT_EQ(o.code, 0) << o.err;
     std::string shipped =
         io::read_file(source_path("calib/profiles/" + machine + "-measured.json"));
-    EXPECT_TRUE(o.out == shipped) << machine << ": fit again (calib/README.md, GPUs)";
+    EXPECT_TRUE(o.out == shipped) << machine << ": fit again (docs/measuring.md, GPUs)";
   }
 }
 

@@ -303,7 +303,7 @@ TEST_F(ProgramCommands, PlayARecordedOneOnWhateverDevices) {
 }
 
 TEST_F(ProgramCommands, PlayTheExampleOfTheFormats) {
-  const std::string formats = raw(source_path("sim/FORMATS.md"));
+  const std::string formats = raw(source_path("docs/formats.md"));
   const std::string begin = "```json\n{\"schema\": \"ddpsim.program/1\"";
   std::size_t from = formats.find(begin);
   ASSERT_NE(from, std::string::npos);

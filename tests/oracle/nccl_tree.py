@@ -3,7 +3,7 @@
 `ddpsim predict --fidelity message`.
 
 Written from NCCL's source (src/graph/connect.cc, trees.cc, src/device/all_reduce.h) and
-sim/MODEL.md 7.3, before anything of it was compared with the C++; nothing shared: the trees are
+docs/model.md 7.3, before anything of it was compared with the C++; nothing shared: the trees are
 built from the root down, rates are solved anew at each event, numbers of NCCL, of the clusters and
 of the profiles are written down here. Standard library only.
 

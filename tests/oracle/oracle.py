@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A deliberately naive second opinion on what one training step of a data-parallel run consists of.
 
-    oracle.py SCENARIO.json                              print the Program listing (sim/FORMATS.md)
+    oracle.py SCENARIO.json                              print the Program listing (docs/formats.md)
     oracle.py --self-test FIXTURE_BUCKETS FIXTURE_MODELS check the bucket rule against known buckets
 
 Written from the facts about PyTorch only. It shares no code and no idea with the simulator:

@@ -60,7 +60,7 @@ class SmallCnn(nn.Module):
 
 
 def check_workload(test: unittest.TestCase, w: Dict[str, Any]) -> None:
-    """The rules of sim/FORMATS.md for a captured workload."""
+    """The rules of docs/formats.md for a captured workload."""
     frozen = w.get("frozen", [])
     test.assertEqual(
         set(w) - {"frozen"},

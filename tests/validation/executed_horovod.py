@@ -12,7 +12,7 @@ which other jobs used as well; layers were slept. Of the recording a prediction 
 and backward ended (a median over its steps), and the layers' own times by their share. Nothing was
 fitted to these cases. With four ranks Open MPI's polling threads need more cores than there are:
 the recording's own README calls these an upper bound. On a busy machine exchanges take turns that
-need not (sim/MODEL.md 4.9): calib/horovod-runs has what the same build takes on a quiet one.
+need not (docs/model.md 4.9): calib/horovod-runs has what the same build takes on a quiet one.
 
 What must be so: all cases are predicted; and with the model's own bytes over the link as the least
 that a step takes, none is predicted to be quicker than that.

@@ -4,7 +4,7 @@
   horovod_runs.py DDPSIM    prints all; exit 1 names what is not as it must be
 
 Horovod's steps differ from one another: what is fused, and whether the two directions of an
-exchange go at once (sim/MODEL.md 3.11, 4.9), is decided anew in each. So each case was recorded
+exchange go at once (docs/model.md 3.11, 4.9), is decided anew in each. So each case was recorded
 three times, and what is judged is
   - the median of the three recordings' mean steps, against the mean of the predicted ones, from
     each recording's own layer profile: 5 % at the median of the held-out cases;

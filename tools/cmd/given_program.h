@@ -1,4 +1,4 @@
-// --program FILE: a schedule that no system of ddpsim lowers, from a file (sim/FORMATS.md,
+// --program FILE: a schedule that no system of ddpsim lowers, from a file (docs/formats.md,
 // program).
 #pragma once
 

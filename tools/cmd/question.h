@@ -64,7 +64,7 @@ void add_html_flag(Command& command, OutputFlags& flags);
 // Throws InputError if a page is asked for and this build has none: to be called before the work.
 // That no file is written over one that is read, run() has checked of those that flags name.
 void check_html(const OutputFlags& flags);
-// Writes the page, if one is asked for. `data`: as in sim/FORMATS.md, page; called only then.
+// Writes the page, if one is asked for. `data`: as in docs/formats.md, page; called only then.
 void write_html(Terminal& t, const OutputFlags& flags,
                 const std::function<io::OrderedJson()>& data);
 // An answer's file, whole or not at all. Throws InputError if it is one that the answer was made

@@ -113,7 +113,7 @@ std::vector<PublishedStep> load_steps(const std::string& folder) {
     out.insert(out.end(), rows.begin(), rows.end());
   }
   if (out.empty())
-    throw InputError{folder, "holds no published steps (sim/FORMATS.md, ddpsim.steps/1)"};
+    throw InputError{folder, "holds no published steps (docs/formats.md, ddpsim.steps/1)"};
   return out;
 }
 

@@ -204,7 +204,7 @@ std::string steps_markdown(const StepsReport& r) {
       "*Computation as measured*: with the step that the same source printed for one GPU\n"
       "(`--measured-step`), so that what is judged is what several GPUs add. Error: predicted "
       "step / measured step - 1. Two constants are fitted to these rows: what feeds tensor cores "
-      "(sim/MODEL.md 5.1), to those\nof one GPU, and how much ranks vary (7), to those whose "
+      "(docs/model.md 5.1), to those\nof one GPU, and how much ranks vary (7), to those whose "
       "computation is as measured. The sections that leave out a source or\na generation choose "
       "them without the row's own. *Of the others*: the median |error| of all rows that are not of "
       "that line. *n set aside*: rows of that line whose own step is set aside (the last section "
@@ -233,7 +233,7 @@ std::string steps_markdown(const StepsReport& r) {
   }
   out +=
       "\n## What the intervals are made of\n\nMeasured / predicted of 80 % of the rows of a source "
-      "that was not seen: log-normal, each source alike, Student's quantile (sim/MODEL.md 5.1). "
+      "that was not seen: log-normal, each source alike, Student's quantile (docs/model.md 5.1). "
       "The "
       "interval of a prediction is this, or the datasheet's range for host, network and ranks "
       "where "

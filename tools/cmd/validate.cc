@@ -67,7 +67,7 @@ std::string budget_of(Terminal& t, const ValidateFlags& flags, const std::string
   if (io::exists(own)) return own;
   t.err << "ddpsim: " << folder
         << ": no budget, so no error is too large; limits of these runs go to " << own
-        << " (sim/FORMATS.md, budget) or to --budget FILE\n";
+        << " (docs/formats.md, budget) or to --budget FILE\n";
   return {};
 }
 

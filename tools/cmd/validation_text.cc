@@ -1,4 +1,4 @@
-// A Validation as a page, as JSON (sim/FORMATS.md, validation), as JUnit XML and as Markdown.
+// A Validation as a page, as JSON (docs/formats.md, validation), as JUnit XML and as Markdown.
 #include "tools/cmd/validation_text.h"
 
 #include <algorithm>

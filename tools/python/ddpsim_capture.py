@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Capture one training step of a PyTorch model as a ddpsim workload.
 
-A workload (schema ``ddpsim.workload/1``, see sim/FORMATS.md) holds the parameters of a model, the
+A workload (schema ``ddpsim.workload/1``, see docs/formats.md) holds the parameters of a model, the
 order in which their gradients are accumulated during backward, and when. As a library:
 ``write(capture(model, inputs, ...), path)``. As a script: ``ddpsim_capture.py --model resnet50
 --batch 8 --out workloads/resnet50.json``. Times are integers in picoseconds.
@@ -1111,7 +1111,7 @@ def detect_precision(parameters: Sequence[Tensor], device: torch.device) -> str:
     largest = max((p for p in parameters if p.is_floating_point()), key=lambda p: p.numel())
     if largest.dtype in halves:
         return halves[largest.dtype]
-    # Convolutions alone run in TF32 by PyTorch's default: that is what fp32 means (sim/MODEL.md
+    # Convolutions alone run in TF32 by PyTorch's default: that is what fp32 means (docs/model.md
     # 5.1).
     if (
         device.type == "cuda"

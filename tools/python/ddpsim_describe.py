@@ -7,7 +7,7 @@
 
 The factory is that of ddpsim_capture.py. Nothing is computed: parameters and activations have
 shapes and no data, and every operator of forward and backward is written down with its operations,
-bytes and kernels (``ddpsim.workload/1``, basis ``described``; sim/FORMATS.md). It is described at
+bytes and kernels (``ddpsim.workload/1``, basis ``described``; docs/formats.md). It is described at
 three batches, which says what scales with the batch.
 """
 from __future__ import annotations

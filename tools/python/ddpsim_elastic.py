@@ -8,7 +8,7 @@ rendezvous, Gloo. They train a small DDP model and write a checkpoint every 10 s
 and a random part of the monitor interval, one worker gets SIGKILL. Times, in seconds, are of one
 clock: those of the agent from its log as it comes, those of the workers from what they print.
 
-What is written of each repetition (ddpsim.elastic_record/1; sim/FORMATS.md): when things happened,
+What is written of each repetition (ddpsim.elastic_record/1; docs/formats.md): when things happened,
 counted from the kill; the worker's CPU time of import; how many other processes wanted the CPUs
 meanwhile. Raw: nothing is averaged or left out, but repetitions in which torchrun did not come back
 within --timeout, which are counted.

@@ -54,7 +54,7 @@ QUIET_S = 0.3  # several cycles
 PASSES = 3  # of the layer profile
 LOGGED = 6  # steps with the timeline on that are written down
 
-# Knobs of the plan, with Horovod's defaults; names as in sim/FORMATS.md.
+# Knobs of the plan, with Horovod's defaults; names as in docs/formats.md.
 ENVIRONMENT: Dict[str, Any] = {
     "HOROVOD_CYCLE_TIME": None,
     "HOROVOD_FUSION_THRESHOLD": None,

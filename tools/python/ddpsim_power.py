@@ -1,5 +1,5 @@
 """What GPUs drew in recorded steps, by what their kernels did: tools/gpu_report's section Power,
-and the numbers of `power` in profiles of GPUs that were measured (sim/MODEL.md, 5.1)."""
+and the numbers of `power` in profiles of GPUs that were measured (docs/model.md, 5.1)."""
 
 from statistics import median
 

@@ -50,7 +50,7 @@ MIB = 1 << 20
 NOISY_SPREAD = 0.01  # median absolute deviation of the steady steps / their median
 NOISY_LOAD = 0.3  # cores that are busy while all ranks sleep
 
-# Knobs of the plan that are played here, with their defaults; names as in sim/FORMATS.md.
+# Knobs of the plan that are played here, with their defaults; names as in docs/formats.md.
 KNOBS: Dict[str, Any] = {
     "system": "pytorch_ddp",
     "backend": None,
@@ -106,8 +106,9 @@ def keep_memory() -> None:
 
     Otherwise glibc returns large blocks to the kernel, and a virtual machine may return them to its
     host: touching them again is slow, page by page, which says nothing about the cluster that is
-    imitated (calib/README.md). All threads share one arena: those that glibc makes for others, such
-    as Gloo's workers, which run a hook's callbacks, give large blocks back whatever is asked here.
+    imitated (docs/measuring.md). All threads share one arena: those that glibc makes for others,
+    such as Gloo's workers, which run a hook's callbacks, give large blocks back whatever is asked
+    here.
     """
     m_trim_threshold, m_mmap_max, m_arena_max = -1, -4, -8  # malloc.h of glibc
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -6,7 +6,7 @@ ranks.
 
 Runs the script in this process and lets it believe that it is rank --rank of --ranks: whatever
 backend it asks `torch.distributed` for, it gets a process group that performs nothing and writes
-everything down. The file (ddpsim.program/1, sim/FORMATS.md) holds, for each optimizer step, when
+everything down. The file (ddpsim.program/1, docs/formats.md) holds, for each optimizer step, when
 which gradient was ready and every collective: operation, group, bytes, dtype, and the parameters,
 gradients or buffers that it carries, recognised by their memory or by their values. Nothing of any
 framework is assumed, so that a schedule arrives as its own code makes it. `ddpsim compare` holds it

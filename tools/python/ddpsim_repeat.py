@@ -1,4 +1,4 @@
-"""Rows of a described workload whose blocks are alike, said once (sim/FORMATS.md, `repeat`)."""
+"""Rows of a described workload whose blocks are alike, said once (docs/formats.md, `repeat`)."""
 
 from __future__ import annotations
 

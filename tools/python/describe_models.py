@@ -9,7 +9,7 @@ definitions, not measured.
 
 A described layer says how many floating point operations and how many bytes it moves; a Profile
 turns them into time. What is described is un-fused eager PyTorch in fp32, NCHW. Format:
-sim/FORMATS.md, `ddpsim.workload/1`. Standard library only; Python 3.11 or newer.
+docs/formats.md, `ddpsim.workload/1`. Standard library only; Python 3.11 or newer.
 
 Conventions, all bytes at 4 bytes an element:
   conv, Linear   forward reads input and weights, writes output. Backward reads grad_out twice

@@ -5,8 +5,8 @@
 //              whose rows are the groups makes the same three calls.
 //   direct     all-to-all of slices by send/recv, each rank sums its slice, all-to-all back
 //
-// Sub-communicators that run at once share links: the bytes of all of them are on a link (MODEL.md
-// 7.5).
+// Sub-communicators that run at once share links: the bytes of all of them are on a link
+// (docs/model.md 7.5).
 #pragma once
 
 #include <string>

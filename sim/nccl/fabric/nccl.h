@@ -4,8 +4,8 @@
 //   price = base + sum of the latencies of the steps + fill of the pipeline + bytes over the
 //     slowest link (its load / its rate, less the protocol's share)
 //
-// sim/MODEL.md section 7. Terms: a node is a host (or an NVLink domain), a channel one thread block
-// with its own ring or trees.
+// docs/model.md section 7. Terms: a node is a host (or an NVLink domain), a channel one thread
+// block with its own ring or trees.
 #pragma once
 
 #include <memory>
@@ -66,7 +66,7 @@ OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Setti
                  const Searches* known = nullptr);
 // Other settings of what may be chosen. REQUIRES: the others are the same.
 void set_choice(Group& g, const Settings& settings);
-// What was read off published tables and is the same for every machine, microseconds (MODEL.md
+// What was read off published tables and is the same for every machine, microseconds (docs/model.md
 // 7.3). A machine is judged with what the tables of others say (calib/fit/constants.h).
 struct Constants {
   double own_channel_us = 0.155;   // of a launch, each channel: up to 2.21 a work of its own,

@@ -7,7 +7,7 @@
 //   send_recv   every rank sends S to the next and receives S from the one before; bus bandwidth: S
 //               / time
 //
-// sim/MODEL.md 7.5. A rank's own block is not copied (in place).
+// docs/model.md 7.5. A rank's own block is not copied (in place).
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // Which GPUs of a host reach one another's memory (P2P); the others go through the host's: the
 // sender's thread block writes into a buffer there, the receiver's reads it (SHM). Source: NCCL
 // 2.28.9, src/graph/paths.cc (ncclTopoCheckP2p, ncclTopoComputePaths), src/transport/shm.cc;
-// sim/MODEL.md 7.1.
+// docs/model.md 7.1.
 #pragma once
 
 #include "sim/nccl/fabric/group.h"

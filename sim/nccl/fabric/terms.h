@@ -7,7 +7,7 @@
 
 namespace ddpsim::nccl {
 
-// One step over a hop, microseconds, as MODEL.md 7.3 has it. `message`: bytes of data at once.
+// One step over a hop, microseconds, as docs/model.md 7.3 has it. `message`: bytes of data at once.
 double step_us(const Group& g, const Profile& p, const SlowestHop& hop, Algorithm a,
                Protocol protocol, std::int64_t message);
 // A price's times and bus bandwidth, from microseconds; what limits its transfer is set before.

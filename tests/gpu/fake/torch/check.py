@@ -520,7 +520,7 @@ def run_on_one(machine, ddpsim, fakes):
 
 
 def run(folder, ddpsim, fakes=""):
-    """A price is the longer of a kernel's fixed time and its traffic (sim/MODEL.md 5.3), what is
+    """A price is the longer of a kernel's fixed time and its traffic (docs/model.md 5.3), what is
     planted is their sum: so the fixed time is short here."""
     machine = Machine(folder, dict(SLOW, kernel_us=1.0, devices=2.0))
     made = machine.captured([task("mlp", "tf32")])
