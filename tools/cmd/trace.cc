@@ -1,12 +1,22 @@
-// ddpsim trace: one steady step as a Chrome / Perfetto trace.
+// ddpsim trace: one steady step as a Chrome / Perfetto trace, or as a picture.
 #include <ostream>
 
 #include "sim/io/write_prediction.h"
+#include "sim/report/timeline_svg.h"
+#include "sim/units/text.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/given_program.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
+namespace {
+
+std::string title_of(const Loaded& l, const predict::Prediction& p) {
+  return l.workload.name + " on " + l.cluster.name + ", " + std::to_string(l.scenario.ranks) +
+         " ranks: a step of " + to_string(p.summary.step);
+}
+
+}  // namespace
 
 void add_trace(Command& app, Terminal& t) {
   struct Flags {
@@ -16,18 +26,26 @@ void add_trace(Command& app, Terminal& t) {
   };
   auto flags = std::make_shared<Flags>();
   Command* c = app.add_subcommand(
-      "trace", "Write one steady step as a trace for chrome://tracing or ui.perfetto.dev");
+      "trace",
+      "Write one steady step as a trace for chrome://tracing or ui.perfetto.dev, or as a picture "
+      "(--out step.svg)");
   add_question_flags(*c, flags->question);
   add_measured_flags(*c, flags->question);
   add_program_flags(*c, flags->question);
   add_step_flag(*c, flags->step);
-  add_output_flags(*c, flags->output, {"json"});
+  add_output_flags(*c, flags->output, {"json", "svg"},
+                   "json (default): a trace; svg (default of --out NAME.svg): a picture");
+  flags->output.format.clear();  // by the name of --out
   c->callback([&t, flags] {
     Loaded l = load(t, flags->question);
     l.options.common_start = from_common_start(flags->step);
     predict::Prediction p = predict::predict(l.question(), l.options);
     p.run.key = l.key;
-    write_answer(t, flags->output, io::write_trace(p.run));
+    bool draws = flags->output.format == "svg" ||
+                 (flags->output.format.empty() && flags->output.out.ends_with(".svg"));
+    write_answer(t, flags->output,
+                 draws ? report::timeline_svg(p.run, title_of(l, p)) : io::write_trace(p.run));
+    if (draws) return;
     if (!flags->output.out.empty())
       t.err << "ddpsim: wrote " << flags->output.out
             << "; open it at ui.perfetto.dev or chrome://tracing\n";
