@@ -1,6 +1,6 @@
 // Golden: did anything change? Each scenario's prediction is compared with its golden, byte for
-// byte. A mismatch writes expected/NAME.new.json; `tools/goldens --accept` makes it the golden
-// (CONTRIBUTING.md).
+// byte. A mismatch writes expected/NAME.new.json; `tools/goldens --accept --line ID` makes it the
+// golden (CONTRIBUTING.md).
 #include "tests/golden/golden.h"
 
 #include <algorithm>

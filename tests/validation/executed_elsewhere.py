@@ -9,7 +9,8 @@
 tests/data/executed_zero_redundancy.json: eight cases over Gloo between network namespaces of one
 machine of two cores, which other jobs used as well; layers were slept, the optimizer took no time.
 The recording has how long forward took; all layers are taken to be late alike. Nothing here was
-fitted or chosen with these cases but what README and CHANGELOG say of Gloo's broadcast.
+fitted or chosen with these cases but what line gloo-broadcasts of
+tests/golden/predictions_changed.json says.
 """
 import json
 import subprocess
