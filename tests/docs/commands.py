@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
-"""Every command that README.md or another document prints runs as it is printed, with the files
-that it needs made first; or it stands below with the reason why not, and its options exist.
+"""Runs every command that README.md or another document prints, as it is printed.
 
-  readme_commands.py DDPSIM [--only TEXT] [--list | --self-test]
-      --only TEXT  the documents whose path holds TEXT
+  commands.py DDPSIM [--only TEXT | --but TEXT] [--accept [--measured] | --list | --self-test]
+      --only TEXT  the documents whose path begins with TEXT; --but: the others (repeatable)
+      --accept     writes the outputs and pictures below into the documents, and judges nothing
+      --measured   with --accept: outputs that differ from run to run, too
       --list       what is printed, and what becomes of it; nothing runs
 
-A document's commands run in their order in one folder, beside links to the tree's. Printed are
-lines of code (indented, or between fences) that begin with a program of ours, of CMake or with
-Python; and in the text what stands between backticks and names files or a whole question. A mention
-(`ddpsim predict --format json`) does not run; its options must exist.
+A document's commands run in their order in one folder, next to links to the tree's. A command is a
+line of code (indented, or between fences) that begins with a program of ours, of CMake or with
+Python; in the text, what stands between backticks and names files or a whole question. A mention
+(`ddpsim predict --format json`) does not run; its options must exist. A command that cannot run
+stands below with its reason. A document says with a comment of HTML what the next lines are:
+
+  <!-- file: NAME -->       a fenced block: this file, for the commands that follow
+  <!-- output -->           a fenced block: the stdout of the command above, whole
+  <!-- output: A; B -->     the same: its paragraphs that begin with A or B; "..." stands for others
+  <!-- output, measured --> the same; it differs from run to run, and is not compared
+  <!-- picture: NAME -->    an image: a copy of the file NAME that the commands above wrote
 """
 import argparse
 import functools
@@ -26,11 +34,13 @@ import tempfile
 import time
 from pathlib import Path
 
-import nsys
-import warm_python
-
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "python"))
+sys.path[:0] = [str(ROOT / "tests/cli"), str(ROOT / "tests/python")]
+sys.path.insert(0, str(ROOT / "tools/python"))
+import nsys  # noqa: E402
+import warm_python  # noqa: E402
+from ddpsim_files import write_whole  # noqa: E402
+
 DATA = ROOT / "tests/data"
 LEFT_OUT = ("CHANGELOG.md", "build", ".git", "reports", "tests/data", "node_modules")
 PROGRAM = re.compile(
@@ -65,7 +75,7 @@ NOT_RUN = {
     "/usr/bin/python3 tests/python/cpu_steps.py --execute": MINUTES,
     "/usr/bin/python3 tools/python/ddpsim_capture.py --model resnet50": MINUTES,
     "/usr/bin/python3 tools/python/ddpsim_capture.py --factory mymodule:make": (
-        "it waits for a machine that is not busy; README.md has its like, which runs"
+        "it waits for a machine that is not busy; docs/start/own_model.md has its like, which runs"
     ),
     "ddpsim run --backend torch --workload resnet18-cpu": MINUTES + "; .ci/run runs its like",
     "torchrun": TORCH,
@@ -77,7 +87,7 @@ NOT_RUN = {
     "tools/gpu_import": "it unpacks what a session on a GPU left: the test python.gpu_import",
     "tools/gpu_calibrate $": GPU,
     "tools/gpu_calibrate --models": GPU,
-    "tools/readme_figures": WRITES,
+    "tools/figures": WRITES,
     "tools/reports": WRITES,
 }
 # Exit codes other than 0: a difference, which is what the command is there to tell.
@@ -96,9 +106,22 @@ LACKS = (
 )
 
 
+MARK = re.compile(r"<!-- (file|output|picture)(?:: (.*?))?(, measured)? -->")
+
+
+class Shown:
+    """A block of a document that follows one of the comments: lines [begin, end), from 0."""
+
+    def __init__(self, what, name, measured, begin, end):
+        self.what, self.name, self.measured = what, name, measured
+        self.begin, self.end = begin, end
+
+
 class Command:
     def __init__(self, document, line, text, whole):
         self.document, self.line, self.text, self.whole = document, line, text, whole
+        self.files = {}  # that the document gives before it: {name: text}
+        self.shown = []  # what of it the document shows
 
     def __str__(self):
         return f"{self.document}:{self.line}: {self.text}"
@@ -110,8 +133,8 @@ class Command:
 
 
 def documents(root):
-    found = [p.relative_to(root) for p in root.rglob("*.md")]
-    return sorted(str(p) for p in found if not str(p).startswith(LEFT_OUT))
+    found = [str(p.relative_to(root)) for p in root.rglob("*.md")]
+    return sorted(p for p in found if not p.startswith(LEFT_OUT) and "/build/" not in p)
 
 
 def without_comment(line):
@@ -128,14 +151,61 @@ def whole(text):
     return bool(files) or "--workload" in text and "--cluster" in text
 
 
+def attach(code, commands, lines):
+    """To each command the files that its document gives before it and what it shows of it. code:
+    the commands that are lines of code, whose outputs can be shown."""
+    for at, line in enumerate(lines):
+        mark = MARK.fullmatch(line.strip())
+        if not mark:
+            continue
+        what, name, measured = mark.groups()
+        begin = at + 1
+        if what == "picture":
+            shown = Shown(what, name, False, begin, begin + 1)
+        else:
+            end = next(k for k in range(begin + 1, len(lines)) if lines[k].strip() == "```")
+            shown = Shown(what, name, bool(measured), begin + 1, end)
+        before = [c for c in code if c.line <= at]
+        if what == "picture":
+            writer = next((c for c in commands if c.whole and name in c.text.split()), None)
+            if writer is None:
+                raise SystemExit(f"commands: no command of the document writes {name}")
+            writer.shown.append(shown)
+        elif what == "output":
+            before[-1].shown.append(shown)
+        elif after := [c for c in commands if c.line > at]:
+            after[0].files[name] = "\n".join(lines[shown.begin : shown.end]) + "\n"
+
+
+def excerpt(output, names):
+    """Paragraphs that begin with one of the names, or have one of the numbers ("1-3", from 1).
+    None: all. "..." stands for the others."""
+    text = output.rstrip("\n")
+    if names is None:
+        return text.split("\n")
+    asked = [n.strip() for n in names.split(";")]
+    spans = [[int(k) for k in n.split("-")] for n in asked if re.fullmatch(r"\d+(-\d+)?", n)]
+    out = []
+    for number, paragraph in enumerate(text.split("\n\n"), 1):
+        named = paragraph.lstrip().startswith(tuple(asked))
+        if named or any(span[0] <= number <= span[-1] for span in spans):
+            out += [paragraph.strip("\n")]
+        elif out[-1:] != ["..."]:
+            out += ["..."]
+    return "\n\n".join(out).split("\n")
+
+
 def printed(name, text):
     """Commands of a document, in their order."""
-    out, fence, begun = [], False, ""
+    out, fence, begun = [], "", ""  # fence: what opened it
     lines = text.split("\n")
     prose = []
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith("```"):
-            fence = not fence
+            fence = "" if fence else line.strip()
+            prose.append("")
+            continue
+        if fence == "```text":
             prose.append("")
             continue
         if not (fence or line.startswith("    ")):
@@ -148,13 +218,16 @@ def printed(name, text):
             begun = line[:-1].strip()
         elif PROGRAM.match(line):
             out.append(Command(name, number, without_comment(line), True))
+    code, lines = list(out), text.split("\n")
     text = "\n".join(prose)
     for m in re.finditer(r"(?<!`)`([^`]+)`(?!`)", text):
         said = re.sub(r"\s+", " ", m.group(1))
         if PROGRAM.match(said) and " " in said:
             number = text.count("\n", 0, m.start()) + 1
             out.append(Command(name, number, said, whole(said)))
-    return sorted(out, key=lambda c: c.line)
+    out.sort(key=lambda c: c.line)
+    attach(code, out, lines)
+    return out
 
 
 # --- what they need ----------------------------------------------------------------------------
@@ -204,16 +277,6 @@ def write(folder, name, text):
 def link(folder, name, to):
     (folder / name).unlink(missing_ok=True)
     (folder / name).symlink_to(to)
-
-
-def fenced(name, document, mark):
-    """The file `name` is the fenced block of a document that follows `mark`."""
-
-    def make(folder, _ddpsim):
-        text = (ROOT / document).read_text()
-        write(folder, name, re.match(r".*?```\w*\n(.*?)```", text[text.index(mark) :], re.S)[1])
-
-    return make
 
 
 def given(name, text):
@@ -292,12 +355,8 @@ def runs_of_mine(folder, _ddpsim):
             shutil.copy(run, mine)
 
 
-def readme_story(folder, ddpsim):
-    fenced("train.py", "README.md", "A training script that can hand out")(folder, ddpsim)
-    fenced("question.json", "README.md", "and a question, `question.json`")(folder, ddpsim)
-
-
 def expected(folder, ddpsim):
+    question_and_run(folder, "measured.json")
     answers("predict question.json --format json --out expected.json")(folder, ddpsim)
 
 
@@ -330,7 +389,6 @@ for _ in range(6):
 
 # (how a command begins, what is made before it)
 NEEDS = [
-    ("ddpsim predict scenario.json", fenced("scenario.json", "README.md", "A scenario file names")),
     (
         "ddpsim import nccl-tests all_reduce.log",
         copied("all_reduce.log", "tests/data/nccl/all_reduce_modern.txt"),
@@ -354,7 +412,6 @@ NEEDS = [
     ("ddpsim explain rank*.json.gz", traces("rank0.json.gz", "rank1.json.gz")),
     ("ddpsim merge shard*.csv --out grid.csv", shards),
     ("ddpsim tune question.json --layers", lambda folder, _: question_and_run(folder, "run.json")),
-    ("/usr/bin/python3 tools/python/ddpsim_capture.py --factory train:make", readme_story),
     ("/usr/bin/python3 tools/python/ddpsim_record_program.py", given("train_ddp.py", TRAIN_DDP)),
     ("ddpsim predict question.json --format json --out now.json", expected),
     ("ddpsim fit --runs mine", runs_of_mine),
@@ -387,7 +444,7 @@ class Runner:
         link(place, "bin/ddpsim", self.ddpsim)
         (place / "build/release").mkdir(parents=True)
         link(place, "build/release/ddpsim", self.ddpsim)
-        for name in ("tools", "tests", "topologies", "sim", "README.md"):
+        for name in ("tools", "tests", "topologies", "sim", "docs", "README.md"):
             link(place, name, ROOT / name)
         for name in ("calib", "workloads"):
             (place / name).mkdir()
@@ -428,6 +485,8 @@ class Runner:
         for begins, make in NEEDS:
             if command.text.startswith(begins):
                 make(place, self.ddpsim)
+        for name, text in command.files.items():
+            write(place, name, text)
         return subprocess.run(
             ["timeout", "600", "bash", "-c", command.text],
             cwd=STANDS_IN.get(command.document, place),
@@ -457,14 +516,49 @@ def lacks(command, said, absent):
     return f"{name} is not there" if name else ""
 
 
-def judge(runner, texts, top):
-    """Runs what the documents {name: text} print; returns (what fails, sentence)."""
+def compared(command, done, place, lines, accepted, measured):
+    """What of a command its document shows differently. accepted: not None: {(begin, end): lines}
+    that stand there now; pictures are copied."""
+    failed = []
+    for shown in command.shown:
+        if shown.what == "picture":
+            path = re.search(r"\]\((.*?)\)", lines[shown.begin])[1]
+            target = ROOT / Path(command.document).parent / path
+            now = (place / shown.name).read_text()
+            if accepted is not None:
+                target.parent.mkdir(exist_ok=True)
+                target.write_text(now)
+            elif not target.is_file() or target.read_text() != now:
+                failed.append(f"{command}\n    {path} is another picture: tools/docs --accept")
+            continue
+        now = [line.rstrip() for line in excerpt(done.stdout, shown.name)]
+        if accepted is not None:
+            if not shown.measured or measured:
+                accepted[shown.begin, shown.end] = now
+        elif not shown.measured and now != lines[shown.begin : shown.end]:
+            was = lines[shown.begin : shown.end]
+            other = (k for k, (a, b) in enumerate(zip(now, was)) if a != b)
+            k = next(other, min(len(now), len(was)))
+            pair = [(x[k] if k < len(x) else "(nothing)") for x in (was, now)]
+            failed.append(
+                f"{command}\n    line {shown.begin + k + 1} of the document has another output"
+                f" (tools/docs --accept):\n    - {pair[0]}\n    + {pair[1]}"
+            )
+    return failed
+
+
+def judge(runner, texts, top, accept=False, measured=False):
+    """Runs what the documents {name: text} print; returns (what fails, sentence). accept: writes
+    what the documents show."""
     failed, ran, lacking, kept, mentioned = [], 0, 0, 0, 0
     for number, (name, text) in enumerate(texts.items()):
         place = Path(top) / str(number)
         place.mkdir()
         env, absent = runner.folder(place), set()
+        lines, accepted = text.split("\n"), {} if accept else None
         for command in printed(name, text):
+            if accept and not command.shown and not command.whole:
+                continue
             if command.reason or not command.whole:
                 failed += [f"{command}\n    {why}" for why in runner.unknown(command)]
                 kept += command.whole
@@ -485,14 +579,24 @@ def judge(runner, texts, top):
             if done.returncode not in codes:
                 said = f"exit code {done.returncode}: {done.stderr.strip()[-600:]}"
                 failed.append(f"{command}\n    {said}")
+            else:
+                failed += compared(command, done, place, lines, accepted, measured)
+        for (begin, end), now in sorted((accepted or {}).items(), reverse=True):
+            lines[begin:end] = now
+        if accept and "\n".join(lines) != text:
+            write_whole(ROOT / name, "\n".join(lines))
+            print(f"commands: wrote {name}")
     return failed, (
         f"{ran} commands ran, {lacking} lack something here, {kept} have a reason not to run, "
         f"{mentioned} are mentioned"
     )
 
 
-def unused(texts):
-    """Entries of the tables above that no document needs any more."""
+def unused(asked):
+    """Entries of the tables above that no document needs any more, where README.md is asked."""
+    if "README.md" not in asked:
+        return []
+    texts = {d: (ROOT / d).read_text() for d in documents(ROOT)}
     said = [f"{c.text} $" for d, text in texts.items() for c in printed(d, text) if c.whole]
     tables = (*NOT_RUN, *TELLS, *(begins for begins, _ in NEEDS))
     return [f"no document prints: {b}" for b in tables if not any(s.startswith(b) for s in said)]
@@ -523,7 +627,7 @@ def self_test(runner):
     wanted = [2, 4, 5, 6, 10, 12, 13]
     if lines != wanted or not said.startswith("7 commands ran"):
         print("\n".join(failed))
-        print(f"readme_commands: of the planted lines {wanted} it notices {lines}")
+        print(f"commands: of the planted lines {wanted} it notices {lines}")
         return 1
     return 0
 
@@ -533,11 +637,17 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("ddpsim")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--but", action="append", default=[])
+    parser.add_argument("--accept", action="store_true")
+    parser.add_argument("--measured", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     args = parser.parse_args()
-    texts = {d: (ROOT / d).read_text() for d in documents(ROOT) if args.only in d}
+    asked = [d for d in documents(ROOT) if not d.startswith(tuple(args.but))]
+    if args.only:
+        asked = [d for d in asked if d.startswith(tuple(args.only))]
+    texts = {d: (ROOT / d).read_text() for d in asked}
     if args.list:
         for command in (c for d, text in texts.items() for c in printed(d, text)):
             how = command.reason or "runs" if command.whole else "is mentioned"
@@ -547,11 +657,12 @@ def main():
         return self_test(Runner(args.ddpsim, None))
     begin = time.time()
     with warm_python.folder() as python, tempfile.TemporaryDirectory() as top:
-        failed, said = judge(Runner(args.ddpsim, python), texts, top)
-    failed += [] if args.only else unused(texts)
+        runner = Runner(args.ddpsim, python)
+        failed, said = judge(runner, texts, top, args.accept, args.measured)
+    failed += [] if args.accept else unused(asked)
     print("\n".join(failed))
     took = f"{cpu():.0f} s of CPU, {time.time() - begin:.0f} s"
-    print(f"readme_commands: {said}; {len(failed)} fail; {took}")
+    print(f"commands: {said}; {len(failed)} fail; {took}")
     return 1 if failed else 0
 
 
