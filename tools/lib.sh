@@ -24,6 +24,9 @@ ddpsim_picture_packages=(graphviz)
 # For the page of reports (--html); without them ddpsim is built without it. Debian's npm is some
 # 300 packages. shellcheck disable=SC2034
 ddpsim_page_packages=(nodejs npm)
+# For the site of the documentation (tools/docs).
+# shellcheck disable=SC2034
+ddpsim_docs_packages=(mkdocs mkdocs-material python3-yaml)
 # For the page's test.
 # shellcheck disable=SC2034
 ddpsim_browser_packages=(chromium)

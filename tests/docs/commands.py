@@ -62,10 +62,6 @@ NOT_RUN = {
     "./tools/test": BUILDS,
     "tools/test -L": BUILDS,
     "cmake": BUILDS,
-    "ctest": BUILDS,
-    "tools/ci_nightly": BUILDS,
-    "tools/goldens": BUILDS,
-    "tools/other_compiler": BUILDS,
     "tools/truth_matrix": MINUTES,
     "tools/trace_truth": MINUTES,
     "tools/fresh_truth": MINUTES,
@@ -87,6 +83,7 @@ NOT_RUN = {
     "tools/gpu_import": "it unpacks what a session on a GPU left: the test python.gpu_import",
     "tools/gpu_calibrate $": GPU,
     "tools/gpu_calibrate --models": GPU,
+    "tools/docs": WRITES,
     "tools/figures": WRITES,
     "tools/reports": WRITES,
 }

@@ -82,6 +82,7 @@ MODULES = {
     "numpy": "python3-torch",
     "torch": "python3-torch",
     "torchvision": "python3-torchvision",
+    "yaml": "python3-yaml",
 }
 MODULES_ELSEWHERE = {
     "ddpsim": "ours",
