@@ -324,10 +324,10 @@ class Import(unittest.TestCase):
             self.assertEqual(gpu.read(Path(folder) / "a.json.gz"), {"x": [1, 2]})
 
 
-class Readme(unittest.TestCase):
+class HowGood(unittest.TestCase):
     def test_its_figures_of_gpus_are_the_reports(self):
         report = (ROOT / "reports/gpu.md").read_text(encoding="utf-8")
-        readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+        page = " ".join((ROOT / "docs/accuracy.md").read_text(encoding="utf-8").split())
         steps = re.search(
             (
                 r"(\d+) steps of 3 machines: median \|error\| ([\d.]+) %, largest ([\d.]+) %. The"
@@ -336,26 +336,26 @@ class Readme(unittest.TestCase):
             report,
         )
         self.assertEqual(steps[1], steps[4])
-        self.assertIn(f"On GPUs there are {steps[1]} steps", readme)
+        self.assertIn(f"On GPUs there are {steps[1]} steps", page)
         aside = re.findall(r"decides: (\d+) % off at the median, \d+ at most; (\d+) in", report)
         said = sorted((int(off) for off, _ in aside))
-        self.assertIn("they are {}, {} and {} % off at the median".format(*said), readme)
-        self.assertIn(f"their intervals hold {sum(int(n) for _, n in aside)}.", readme)
+        self.assertIn("they are {}, {} and {} % off at the median".format(*said), page)
+        self.assertIn(f"their intervals hold {sum(int(n) for _, n in aside)}.", page)
         for machine in ("h100-sxm", "h200-sxm"):
             off, held = re.search(
                 machine + r", which lent nothing: .*? median \|error\| ([\d.]+) %.*?\((\d+) %\)",
                 report,
             ).groups()
-            self.assertIn(f"{off} % on an {machine[:4].upper()}", readme)
-            self.assertIn(f"{held} %", readme)
+            self.assertIn(f"{off} % on an {machine[:4].upper()}", page)
+            self.assertIn(f"{held} %", page)
         self.assertIn(
             f"within {float(steps[2]):.1f} % at the median and {float(steps[3]):.1f} % at most,"
             f" inside the interval; DDP's own overhead is {steps[5]} % off",
-            readme,
+            page,
         )
         told = re.search(r"beside the steps: (\d+) steps, .*? median \|error\| ([\d.]+) %", report)
-        self.assertIn(f"{told[1]} steps of DDP with the link as it was measured", readme)
-        self.assertIn(f"are {told[2]} % off at the median", readme)
+        self.assertIn(f"{told[1]} steps of DDP with the link as it was measured", page)
+        self.assertIn(f"are {told[2]} % off at the median", page)
         every = re.search(
             (
                 r"Of (\d+) captures, .*? is ([\d.]+) % off at the median \(bias (\S+) %\), the"
@@ -368,20 +368,20 @@ class Readme(unittest.TestCase):
                 f"beside {every[1]} captures their computation is {every[2]} % off at the median,"
                 f" {every[3]} % on balance"
             ),
-            readme,
+            page,
         )
         self.assertIn(
             (
                 f"it is {every[4]} % off at the median; the H200's from the H100's operators and"
                 f" its own datasheet {every[5]} %"
             ),
-            readme,
+            page,
         )
         inside, of, percent = (
             int(x)
             for x in re.search(r"^\| all \| (\d+) \| (\d+) \| (\d+) \|", report, re.M).groups()
         )
-        self.assertIn(f"80 % interval holds {inside} of the {of}", readme)
+        self.assertIn(f"80 % interval holds {inside} of the {of}", page)
         self.assertTrue(65 <= percent <= 95, percent)
 
 
