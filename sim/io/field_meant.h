@@ -9,6 +9,16 @@ namespace ddpsim::io {
 // "cluster.hosts", ..., "ranks", or "workload"; "" = none that is known.
 std::string field_meant(const std::string& name);
 
+// The setting that is meant by a name of other tools, with its value: "workload.precision=bf16" of
+// "bf16"; "" = none that is known.
+std::string setting_for(const std::string& name);
+
+// Is it a name of tensor, pipeline, expert, context or sequence parallelism?
+bool is_other_parallelism(const std::string& name);
+inline constexpr const char* kDataParallelismOnly =
+    "ddpsim models data parallelism only: tensor, pipeline, expert and context parallelism have no "
+    "key; remove it";
+
 // What is meant by a flag of other programs that holds a value by itself: "--set
 // workload.precision=bf16" of "bf16"; "" = none that is known.
 std::string flag_meant(const std::string& name);

@@ -48,6 +48,14 @@ constexpr Nearest kNearest[] = {
     {"huggingface", kAccelerate},
     {"transformers", kAccelerate},
     {"=trainer", kAccelerate},
+    {"hsdp",
+     "it is --plan fsdp2 --set shard_degree=8 (8 ranks shard together), or --plan fsdp --set "
+     "sharding_strategy=hybrid_shard"},
+    {"torchtitan", "it trains with fully_shard: --plan fsdp2"},
+    {"distributed_optimizer", "it is --plan megatron --set use_distributed_optimizer=true"},
+    {"zero++",
+     "it is --plan zero3 --set zero_hpz_partition_size=8 (zero_quantized_weights, "
+     "zero_quantized_gradients)"},
     {"lightning",
      "its strategy=\"ddp\" is --plan pytorch_ddp, \"fsdp\" is --plan fsdp, \"deepspeed_stage_2\" "
      "is "

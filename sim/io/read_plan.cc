@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "sim/io/field_meant.h"
 #include "sim/io/nearest_plan.h"
 #include "sim/model/cluster.h"
 #include "sim/strategy/decisions.h"
@@ -200,8 +201,10 @@ void read_knobs(const Reader& r, Plan& p) {
                           name_of(p.system));
 }
 
-// "zero3": the stage as part of the name; 0 = it is none.
-int zero_stage_of(const std::string& name) {
+// "zero3", "ZeRO-3": the stage as part of the name; 0 = it is none.
+int zero_stage_of(const std::string& text) {
+  std::string name = lower_case(text);
+  std::erase_if(name, [](char c) { return c == '-' || c == '_'; });
   bool named = name.size() == 5 && name.starts_with("zero") && name[4] >= '1' && name[4] <= '3';
   return named ? name[4] - '0' : 0;
 }
@@ -213,14 +216,13 @@ bool is_diloco(const std::string& name) {
 
 System read_system(const Reader& r) {
   std::string name = r.text();
-  for (const char* other : {"tensor_parallel", "tensor_parallelism", "pipeline_parallel",
-                            "pipeline_parallelism", "expert_parallel", "expert_parallelism"})
-    if (name == other)
-      r.fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; it models " +
-             known_systems());
+  if (is_other_parallelism(name))
+    r.fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; it models " +
+           known_systems());
   if (lower_case(name) == "ddp" || name == "DistributedDataParallel") return System::PytorchDdp;
   if (name == "fsdp1") return System::Fsdp;
   if (name == "fully_shard") return System::Fsdp2;
+  if (name == "FullyShardedDataParallel") return System::Fsdp;
   if (name == "hvd") return System::Horovod;
   if (name == "apex_ddp" || name == "apex-ddp") return System::Apex;
   if (name == "dp" || name == "DataParallel" || name == "nn.DataParallel")
@@ -239,7 +241,7 @@ System read_system(const Reader& r) {
   if (zero_stage_of(name)) return System::Zero;
   std::vector<const char*> names;
   for (const strategy::SystemRecord& s : strategy::systems()) {
-    if (name == s.name) return s.system;
+    if (lower_case(name) == s.name) return s.system;
     names.push_back(s.name);
   }
   if (lower_case(name).find("deepspeed") != std::string::npos)
@@ -260,13 +262,9 @@ System read_system(const Reader& r) {
 }  // namespace
 
 void refuse_other_parallelism(const Reader& r) {
-  for (const char* key : {"tensor_parallel", "tensor_parallelism", "tensor_parallel_size", "tp",
-                          "pipeline_parallel", "pipeline_parallelism", "pipeline_parallel_size",
-                          "pp", "expert_parallel", "expert_parallelism", "ep"})
-    if (r.json().is_object() && r.json().contains(key))
-      r.fail_at(std::string("/") + key,
-                "ddpsim models data parallelism only: tensor, pipeline and expert parallelism have "
-                "no key; remove it");
+  if (!r.json().is_object()) return;
+  for (const auto& [key, value] : r.json().items())
+    if (is_other_parallelism(key)) r.fail_at("/" + key, kDataParallelismOnly);
 }
 
 std::vector<const char*> plan_keys() {

@@ -181,6 +181,9 @@ Setting parse_setting(const std::string& text) {
           field == "workload"
               ? "a plan has no \"" + head + "\"; write --workload " + value
               : "a plan has no \"" + head + "\"; write " + field + "=" + meant(field, value)};
+    if (std::string setting = setting_for(head);
+        s.path.size() == 1 && !setting.empty() && !strategy::owner_of(head))
+      throw InputError{"--set " + text, "a plan has no \"" + head + "\"; write " + setting};
     if (s.path.size() == 1 && names_variable(head) && !strategy::owner_of(head))
       s.path.insert(s.path.begin(), "environment");
     if (!top) s.path.insert(s.path.begin(), "plan");

@@ -71,7 +71,7 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
   if (p.stragglers) page.line("  of computation, " + stragglers_sentence(*p.stragglers));
   if (share(p.slowed, p.summary.step) > 0.002)
     page.line(fmt::format(
-        "  of that, {} is computation made slower by the collectives that run beside it",
+        "  next to collectives, which occupy a part of the GPU, computation takes {} longer",
         ms(p.slowed)));
   if (s.communication.ps > 0)
     page.line(

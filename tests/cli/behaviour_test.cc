@@ -510,10 +510,32 @@ TEST(Naming, LeadsToWhatWorks) {
            {{"--bf16"}, "write --set workload.precision=bf16"},
            {{"--fp16"}, "write --set workload.precision=fp16"},
            {{"--zero-stage", "3"}, "write --plan zero1, zero2 or zero3"},
+           {{"--set", "bf16=true"}, "write workload.precision=bf16"},
+           {{"--set", "mixed_precision=bf16"}, "write workload.precision=bf16"},
+           {{"--set", "max_grad_norm=1"}, "write workload.loop.clip_grad_norm=true"},
+           {{"--set", "attn_implementation=sdpa"}, "write workload.attention=sdpa"},
+           {{"--set", "flash_attention=true"}, "write workload.attention=fused"},
+           {{"--set", "workload.optimizer=adamw"}, "write workload.optimizer.name=adamw"},
+           {{"--set", "num_workers=8"}, "write input.samples_per_s=RATE"},
+           {{"--set", "global_batch_size=64"}, "write workload.batch and accumulation_steps"},
+           {{"--set", "dp_shard=4"}, "write shard_degree=4"},
+           {{"--set", "cp=2"}, "ddpsim models data parallelism only"},
+           {{"--set", "tensor_model_parallel_size=2"}, "ddpsim models data parallelism only"},
+           {{"--tensor-model-parallel-size", "2"}, "ddpsim models data parallelism only"},
+           {{"--bucket-cap-mb", "50"}, "write --set bucket_cap_mb=VALUE"},
+           {{"--ddp-bucket-size", "4e7"}, "write --set bucket_size=VALUE"},
+           {{"--use-distributed-optimizer"}, "write --set use_distributed_optimizer=VALUE"},
+           {{"--num_processes", "16"}, "write --ranks VALUE"},
+           {{"--plan", "hsdp"}, "--plan fsdp2 --set shard_degree=8"},
+           {{"--plan", "torchtitan"}, "--plan fsdp2"},
            {{"--set", "NCCL_IB_DISABLE=1"}, "cluster.link.transport=tcp"},
            {{"--set", "NCCL_SOCKET_IFNAME=eth0"}, "cluster.link.bandwidth"},
            {{"--set", "NCCL_DEBUG=INFO"}, "leave it out"}})
     expect_refusal(on + asked, words);
+  const Args asks{"show", "program", "--workload", "gpt2-small", "--cluster", "hgx-h100", "--plan"};
+  for (const auto& [theirs, ours] : std::vector<std::pair<const char*, const char*>>{
+           {"FSDP", "fsdp"}, {"ZeRO-3", "zero3"}, {"ZERO2", "zero2"}, {"Horovod", "horovod"}})
+    EXPECT_EQ(ddpsim(asks + Args{theirs}).out, ddpsim(asks + Args{ours}).out) << theirs;
   // Not to what the command does not have.
   expect_refusal({"list", "--bf16"}, "--bf16 is not a flag of this command; see --help");
   expect_refusal({"predict", "--workload", "resnet50", "--cluster", "8xH100"}, "\"hgx-h100\"");

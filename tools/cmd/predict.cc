@@ -107,7 +107,7 @@ std::vector<std::string> known_errors(const Loaded& l, const io::Home& home) {
           f.precision == asked.precision)
         found = &f;
     if (!found)
-      out.push_back("no published step of this kind (" + kind + ") is held against it");
+      out.push_back("no published step of this kind (" + kind + ") is known");
     else if (found->rows < kLeast)
       out.push_back(fmt::format("only {} published step{} of this kind ({}), too few to tell",
                                 found->rows, found->rows == 1 ? "" : "s", kind));

@@ -11,6 +11,7 @@
 #include "sim/io/json_reader.h"
 #include "sim/model/version.h"
 #include "sim/report/text.h"
+#include "sim/strategy/systems.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 #include "tools/cmd/command.h"
@@ -136,6 +137,15 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args,
         std::find(known.begin(), known.end(), words.substr(0, words.find(' '))) != known.end())
       return flag + " is not a flag of this command; write " + words;
     bool sets = std::find(known.begin(), known.end(), "--set") != known.end();
+    std::string plain = flag.substr(2);
+    std::replace(plain.begin(), plain.end(), '-', '_');
+    if (sets && io::is_other_parallelism(plain)) return flag + ": " + io::kDataParallelismOnly;
+    for (const char* start : {"", "ddp_", "fsdp_"})
+      if (sets && plain.starts_with(start))
+        if (std::string knob = plain.substr(std::string(start).size()); strategy::owner_of(knob))
+          return flag + " is not a flag of this command; write --set " + knob + "=VALUE";
+    if (std::string setting = io::setting_for(plain); sets && !setting.empty())
+      return flag + " is not a flag of this command; write --set " + setting;
     if (std::string field = io::field_meant(flag.substr(2)); sets && !field.empty()) {
       bool own = std::find(known.begin(), known.end(), "--" + field) != known.end();
       return flag + " is not a flag of this command; write " +
