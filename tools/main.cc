@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "sim/io/files.h"
+#include "sim/units/number.h"
 #include "tools/cmd/command.h"
 #include "tools/cmd/processes.h"
 
@@ -91,6 +92,10 @@ int main(int argc, char** argv) {
                           ::isatty(STDERR_FILENO) == 1,
                           out_is_closed};
   if (sized) t.columns = window.ws_col;
+  // Where the output is no terminal, who asks for a width exports it.
+  const char* columns = std::getenv("COLUMNS");
+  if (!sized && columns)
+    t.columns = static_cast<int>(ddpsim::parse_integer(columns).value_or(0) % 100'000);
   // Of the processes that mpirun starts, one talks.
   Nowhere nowhere;
   std::ostream silent(&nowhere);

@@ -14,6 +14,12 @@ std::string release_of(const std::string& version) {
 std::vector<std::string> what_is_left_out(const Workload& w, const Plan& plan) {
   std::vector<std::string> out;
   for (const NotCounted& n : w.not_counted) out.push_back(in_words(n));
+  const bool halves = w.precision == Precision::Bf16 || w.precision == Precision::Fp16;
+  if (plan.system == System::Zero && halves && w.basis == Basis::Described &&
+      w.casting == Casting::Autocast)
+    out.push_back(std::string(name_of(w.precision)) +
+                  " is autocast here, with weights and gradients of 4 bytes; DeepSpeed's own " +
+                  name_of(w.precision) + " is --set workload.casting=master_weights");
   const DescribedWith& with = w.described_with;
   if (with.pytorch.empty() || release_of(with.pytorch) == name_of(plan.pytorch)) return out;
   out.push_back("operators are those of PyTorch " + with.pytorch +

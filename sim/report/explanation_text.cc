@@ -133,7 +133,7 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
     fast.row({predict::name_of(s.resource), to_string(s.step),
               fmt::format("{:+.2f} %", -100 * share(e.step - s.step, e.step))});
   out += fast.text;
-  return markdown ? out : wrapped(out);
+  return out;
 }
 
 }  // namespace ddpsim::report

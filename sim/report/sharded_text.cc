@@ -186,7 +186,7 @@ constexpr const char* kLegend =
 
 std::string sharded_page(const TuningHeading& h, const ShardedTuning& t,
                          const predict::Scaling* scaling) {
-  std::string head = wrapped(t.verdict) + "\n\n";
+  std::string head = t.verdict + "\n\n";
   for (const std::string& l : t.lines) head += "  " + l + "\n";
   if (!t.lines.empty()) head += "\n";
   std::string out = h.question + "\n" + h.profile + "\n\n" + table(t, first_rows(t)) + kLegend;
@@ -194,7 +194,7 @@ std::string sharded_page(const TuningHeading& h, const ShardedTuning& t,
   out += table(t, rows_around(t)) + "\ninterval: " + h.interval + "\n\n";
   for (const std::string& s : why(t)) out += "- " + s + "\n";
   if (scaling) out += scaling_table(*scaling);
-  return head + wrapped(out);
+  return head + out;
 }
 
 std::string sharded_markdown(const TuningHeading& h, const ShardedTuning& t) {

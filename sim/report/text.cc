@@ -148,6 +148,17 @@ std::string memory_text(const predict::Memory& m) {
   return out;
 }
 
+// Three gaps or more between its cells.
+bool is_row(const std::string& line) {
+  std::size_t gaps = 0;
+  for (std::size_t at = line.find_first_not_of(' '); at != std::string::npos;) {
+    at = line.find("  ", at);
+    at = at == std::string::npos ? at : line.find_first_not_of(' ', at);
+    gaps += at != std::string::npos;
+  }
+  return gaps >= 3;
+}
+
 }  // namespace
 
 std::string count_text(double v) {
@@ -163,8 +174,9 @@ std::string wrapped(const std::string& text, std::size_t hang, std::size_t width
                          : line.starts_with("- ")
                              ? 2
                              : std::min(line.find_first_not_of(' '), line.size()) + 2;
-    while (line.size() > width) {
-      std::size_t space = line.rfind(' ', width);
+    const std::size_t most = is_row(line) ? std::max(width, kWidth) : width;
+    while (line.size() > most) {
+      std::size_t space = line.rfind(' ', most);
       if (space == std::string::npos || space <= indent) break;
       out += line.substr(0, space) + "\n";
       line = std::string(indent, ' ') + line.substr(space + 1);
@@ -340,7 +352,7 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p,
                         : "compute times described (FLOPs and bytes on a roofline), not captured";
   page.line();
   page.line(fmt::format("basis: {}; {}", how, h.schedule));
-  return wrapped(page.text);
+  return page.text;
 }
 
 std::string csv_field(const std::string& given) {

@@ -180,7 +180,7 @@ class Picture {
 
   std::string lane_of(const Span& s) const { return name_of(s.lane, run_.streams); }
 
-  // What of a bar overlaps no computation.
+  // The parts of a bar that overlap no computation.
   std::vector<std::pair<double, double>> exposed(const Bar& b) const {
     std::vector<std::pair<double, double>> out;
     double from = b.begin;

@@ -191,14 +191,15 @@ std::string scaling_table(const predict::Scaling& scaling) {
 }
 
 std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::Scaling* scaling) {
-  std::string head = wrapped(t.verdict) + "\n\n";
+  std::string head = t.verdict + "\n\n";
   for (const std::string& l : t.lines) head += "  " + l + "\n";
   if (!t.lines.empty()) head += "\n";
   std::string out = h.question + "\n" + h.profile + "\n\n";
   out += fmt::format("  {:>18} {:>11} {:>11}   {}\n", t.knob.name, counted(t), "step", "interval");
   for (std::size_t i : shown(t)) {
     const CurvePoint& p = t.curve[i];
-    bool flat = i >= t.flat_from && i <= t.flat_to;
+    const bool flat =
+        static_cast<double>(p.step.ps) <= 1.01 * static_cast<double>(t.curve[t.best].step.ps);
     out += fmt::format("{} {:>18} {:>11} {:>11}   {} to {}\n",
                        t.chosen == i && !t.other_is_better ? ">"
                        : i == t.best                       ? "*"
@@ -231,7 +232,7 @@ std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::
     if (!rest.empty()) out += "  no gain: " + rest + "\n";
   }
   if (scaling) out += scaling_table(*scaling);
-  return head + wrapped(out);
+  return head + out;
 }
 
 std::string tuning_markdown(const TuningHeading& h, const Tuning& t,

@@ -103,6 +103,7 @@ LACKS = (
 )
 
 
+WIDTH = 110  # columns of what documents show
 MARK = re.compile(r"<!-- (file|output|picture)(?:: (.*?))?(, measured)? -->")
 
 
@@ -450,7 +451,8 @@ class Runner:
         (place / "calib/profiles").unlink()
         shutil.copytree(ROOT / "calib/profiles", place / "calib/profiles")
         paths = [str(place / "bin"), *([self.python] if self.python else []), os.environ["PATH"]]
-        return {**self.env, "PATH": ":".join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+        made = {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": str(WIDTH)}
+        return {**self.env, "PATH": ":".join(paths), **made}
 
     @functools.lru_cache(None)
     def help(self, *words):

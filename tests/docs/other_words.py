@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TRANSFORMER = ["--workload", "llama-3.2-1b", "--cluster", "dgx-h100"]
 IMAGES = ["--workload", "resnet50", "--cluster", "dgx-h100"]
 MASTERS = ["--set", "workload.precision=bf16", "--set", "workload.casting=master_weights"]
-# Of a section: the question to which a setting is added.
+# By section, the question to which a setting is added.
 QUESTIONS = {
     "PyTorch FSDP": [*TRANSFORMER, "--plan", "fsdp"],
     "PyTorch FSDP2": [*TRANSFORMER, "--plan", "fsdp2"],

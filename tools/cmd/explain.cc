@@ -217,7 +217,7 @@ std::string nccl_text(const NcclQuestion& q, const NcclAnswer& a, const std::str
         nccl::name_of(best.candidate.algorithm), nccl::name_of(best.candidate.protocol));
   out += changes_text(q, a.op);
   out += rendezvous_text(rendezvous_of(*q.group, q.hardware.profile, a.op));
-  return report::wrapped(out + composed_text(a.composed, mine.price.total, graph) + notes_text(q));
+  return out + composed_text(a.composed, mine.price.total, graph) + notes_text(q);
 }
 
 void explain_nccl(Terminal& t, const ExplainFlags& flags, Operation op, Bytes bytes) {
@@ -270,7 +270,7 @@ void explain_collective(Terminal& t, ExplainFlags& flags) {
   write_answer(t, flags.output,
                format == "json"  ? backend_json(a).dump(1) + "\n"
                : format == "csv" ? backend_csv(a)
-                                 : report::wrapped(backend_table(a)));
+                                 : backend_table(a));
 }
 
 void explain_command(Terminal& t, ExplainFlags& flags) {

@@ -260,7 +260,7 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes,
           "Above {} the time falls although the size grows: {} NCCL changes from {} to {}.\n",
           to_string(Bytes{s.bytes - 1}), s.where, s.before, s.after);
   out += rendezvous_text(rendezvous_of(o, q.hardware.profile)) + notes_text(q);
-  write_answer(t, output, report::wrapped(out));
+  write_answer(t, output, out);
 }
 
 std::vector<nccl::Composed> composed_of(const NcclQuestion& q, Bytes bytes) {

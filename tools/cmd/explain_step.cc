@@ -22,10 +22,10 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
                      "in what it shows; --set other_jobs=[] explains this job alone, ddpsim "
                      "predict shows its step beside the others"};
   predict::Explanation e = timed(t, [&] { return predict::explain(l.question(), l.options); });
-  std::string what = l.program
-                         ? l.workload.name
-                         : fmt::format("{}, {}, {}{}", l.workload.name, batch_text(l.workload),
-                                       name_of(l.workload.precision), loop_text(l.workload));
+  std::string what =
+      l.program ? l.workload.name
+                : fmt::format("{}, {}, {}{}", l.workload.name, batch_text(l.workload),
+                              precision_text(l.workload, l.scenario.plan), loop_text(l.workload));
   std::string heading = fmt::format("{} on {}: {} rank{}", what, l.cluster.name, l.scenario.ranks,
                                     l.scenario.ranks == 1 ? "" : "s");
   if (l.program) heading += "\n" + plan_text(*l.program) + "; " + times_text(*l.program);

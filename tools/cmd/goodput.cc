@@ -50,6 +50,8 @@ struct Trained {
   std::int64_t state = 0;  // bytes; 0 = not known
   bool sharded = false;    // every rank has a part of it
   double network = 0;      // bytes a second of a host
+  std::vector<std::string>
+      notes;  // of the prediction: what is beyond the model, and whether it fits
 };
 
 Trained given(const GoodputFlags& f) {
@@ -78,11 +80,12 @@ Trained predicted(Terminal& terminal, const GoodputFlags& f) {
   const Loaded l = load(terminal, f.question);
   predict::Options options = l.options;
   options.interval = false;
-  options.names = false;
   options.warmup = false;
   const predict::Prediction p = predict::predict(l.question(), options);
   Trained t;
-  t.subject = fmt::format("{}, {} on {}", l.workload.name, batch_text(l.workload), l.cluster.name);
+  t.subject = fmt::format("{}, {}, {} on {}", l.workload.name, batch_text(l.workload),
+                          precision_text(l.workload, l.scenario.plan), l.cluster.name);
+  t.notes = p.extrapolated;
   t.from = "predicted, " + strategy::title_of(l.scenario.plan);
   t.step = p.summary.step;
   t.samples_per_s = p.samples_per_s;
@@ -275,6 +278,7 @@ GoodputAnswer read(Terminal& terminal, const GoodputFlags& f) {
   GoodputAnswer a;
   a.subject = t.subject;
   a.step_from = t.from;
+  a.notes = t.notes;
   a.samples_per_s = t.samples_per_s;
   a.ranks = t.ranks;
   a.gpus = t.gpus;

@@ -20,6 +20,7 @@ struct GivenTime {
 struct GoodputAnswer {
   std::string subject;  // "gpt2-small on hgx-h100" or "a job"
   std::string step_from;
+  std::vector<std::string> notes;  // of the predicted step
   int ranks = 1;
   bool gpus = true;          // false: processes on CPUs
   int ranks_per_host = 1;    // of torchft: of a replica group

@@ -100,6 +100,7 @@ std::string goodput_text(const GoodputAnswer& a) {
                                 a.gpus ? "GPUs" : "processes", a.job.hosts, host_word(a),
                                 a.job.hosts == 1 ? "" : "s", goodput::name_of(a.job.recovery));
   out += row("step", to_string(a.job.step) + ", " + a.step_from);
+  for (const std::string& note : a.notes) out += row("beyond the model", note);
   out += row("failures", failures_text(a));
   out += row("checkpoints", checkpoint_text(a));
   out += row("played", fmt::format("{}, {} time{}, seed {}: {:.1f} failures each, {:.1f} joins",
@@ -152,6 +153,7 @@ io::OrderedJson goodput_json(const GoodputAnswer& a) {
                     {"min_hosts", a.job.least_hosts},
                     {"spares", a.job.spares},
                     {"step_ps", a.job.step.ps},
+                    {"notes", a.notes},
                     {"horizon_ps", a.job.horizon.ps},
                     {"mtbf_s", goodput::mtbf_of(a.job)},
                     {"seed", a.seed},

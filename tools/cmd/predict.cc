@@ -87,7 +87,7 @@ std::vector<std::string> known_errors(const Loaded& l, const io::Home& home) {
                                 : one_host ? "one_host"
                                            : "several_hosts",
                                 l.profile.name,
-                                name_of(l.workload.precision),
+                                name_of(precision_of(l.workload, l.scenario.plan)),
                                 0,
                                 0,
                                 0,
@@ -128,10 +128,11 @@ std::vector<std::string> known_errors(const Loaded& l, const io::Home& home) {
 report::Heading heading_of_plan(const Loaded& l, const io::Home& home) {
   report::Heading h;
   const Plan& plan = l.scenario.plan;
-  bool tf32 = l.workload.basis == Basis::Described && l.workload.precision == Precision::Fp32 &&
+  bool tf32 = l.workload.basis == Basis::Described &&
+              precision_of(l.workload, plan) == Precision::Fp32 &&
               l.profile.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] > 0;
   h.workload = fmt::format(
-      "{}, {}, {}{}{}", l.workload.name, batch_text(l.workload), name_of(l.workload.precision),
+      "{}, {}, {}{}{}", l.workload.name, batch_text(l.workload), precision_text(l.workload, plan),
       tf32 ? " (convolutions in TF32, as torch does by default)" : "", loop_text(l.workload));
   const strategy::SystemRecord& system = strategy::record_of(plan.system);
   h.system = system.brief;

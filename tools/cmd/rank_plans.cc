@@ -140,8 +140,8 @@ std::string table(const Loaded& l, const std::vector<Row>& rows, const Sampling*
     for (std::size_t k = 0; k < row.size(); ++k) width[k] = std::max(width[k], row[k].size());
   std::string out =
       fmt::format("{}, {}, {} on {}: {} ranks; every plan by itself, those that fit first\n\n",
-                  l.workload.name, batch_text(l.workload), ddpsim::name_of(l.workload.precision),
-                  l.cluster.name, l.scenario.ranks);
+                  l.workload.name, batch_text(l.workload),
+                  precision_text(l.workload, l.scenario.plan), l.cluster.name, l.scenario.ranks);
   for (const auto& row : cells) {
     std::string line;
     for (std::size_t k = 0; k < row.size(); ++k)

@@ -37,6 +37,11 @@ void add_trace(Command& app, Terminal& t) {
                    "json (default): a trace; svg (default of --out NAME.svg): a picture");
   flags->output.format.clear();  // by the name of --out
   c->callback([&t, flags] {
+    for (const char* picture : {".png", ".pdf", ".jpg"})
+      if (flags->output.out.ends_with(picture))
+        throw InputError{
+            "--out " + flags->output.out,
+            "a picture is an SVG (--out step.svg), and a trace is JSON (--out step.json)"};
     Loaded l = load(t, flags->question);
     l.options.common_start = from_common_start(flags->step);
     predict::Prediction p = predict::predict(l.question(), l.options);

@@ -125,12 +125,12 @@ std::vector<std::string> notes_of(const Loaded& l) {
 report::TuningHeading heading(const Loaded& l) {
   report::TuningHeading h;
   const Plan& plan = l.scenario.plan;
-  h.question = fmt::format(
-      "{}, {}, {}{} on {}: {} rank{}; {} over {}", l.workload.name, batch_text(l.workload),
-      ddpsim::name_of(l.workload.precision), loop_text(l.workload), l.cluster.name,
-      l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s",
-      plan.system == System::Averaging ? "plain averaging" : strategy::title_of(plan),
-      ddpsim::name_of(backend_of(plan, l.profile.kind)));
+  h.question =
+      fmt::format("{}, {}, {}{} on {}: {} rank{}; {} over {}", l.workload.name,
+                  batch_text(l.workload), precision_text(l.workload, plan), loop_text(l.workload),
+                  l.cluster.name, l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s",
+                  plan.system == System::Averaging ? "plain averaging" : strategy::title_of(plan),
+                  ddpsim::name_of(backend_of(plan, l.profile.kind)));
   h.profile =
       fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile, l.workload));
   h.interval = report::interval_sentence(l.question());
