@@ -131,13 +131,14 @@ TEST(Goodput, AHostThatIsLostAtATimeComesBackToo) {
 
 TEST(Goodput, AssumesAStorageAndSaysSo) {
   const Args job{"goodput", "--step", "2s", "--ranks", "1024", "--checkpoint-size", "14GB"};
-  expect_answer(job + kFails, {"storage is assumed: 1 GB/s a host", "--storage says yours"});
+  expect_answer(job + kFails,
+                {"storage is assumed: 1", "GB/s a host (Llama", "--storage says yours"});
   const io::Json j = json_of(job + kFails);
   EXPECT_EQ(j["checkpoints"]["stall_ps"], 14'000'000'000'000);
   EXPECT_NE(j["checkpoints"]["how"].get<std::string>().find("is assumed"), std::string::npos);
   // What a host gets is known; that all get it at once is assumed.
   const Args host = job + kFails + Args{"--storage-per-host", "7GB/s"};
-  expect_answer(host, {"is assumed to give"});
+  expect_answer(host, {"storage is assumed to", "give all hosts that at once"});
   EXPECT_EQ(json_of(host)["checkpoints"]["stall_ps"], 2'000'000'000'000);
   expect_refusal(Args{"goodput", "--step", "2s", "--ranks", "8", "--asynchronous",
                       "--checkpoint-stall", "1s", "--phase", "restore=1s"} +
