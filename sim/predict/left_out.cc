@@ -20,6 +20,11 @@ std::vector<std::string> what_is_left_out(const Workload& w, const Plan& plan) {
     out.push_back(std::string(name_of(w.precision)) +
                   " is autocast here, with weights and gradients of 4 bytes; DeepSpeed's own " +
                   name_of(w.precision) + " is --set workload.casting=master_weights");
+  if ((plan.system == System::Fsdp || plan.system == System::Fsdp2) && halves &&
+      w.basis == Basis::Described && w.casting == Casting::Autocast && !plan.fsdp.param_dtype)
+    out.push_back(std::string(name_of(w.precision)) +
+                  " is autocast here, with weights gathered and gradients reduced in 4 bytes; "
+                  "FSDP's MixedPrecision is --set param_dtype=bfloat16");
   const DescribedWith& with = w.described_with;
   if (with.pytorch.empty() || release_of(with.pytorch) == name_of(plan.pytorch)) return out;
   out.push_back("operators are those of PyTorch " + with.pytorch +

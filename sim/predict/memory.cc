@@ -173,6 +173,10 @@ std::vector<Fit> what_fits(const Question& q, const Options& options) {
        described && q.workload.checkpointing == Checkpointing::None &&
            !blocks_of(q.workload).empty(),
        [](Workload& w, Scenario&) { w.checkpointing = Checkpointing::Full; }},
+      {"MixedPrecision", "--set param_dtype=bfloat16",
+       (system == System::Fsdp || system == System::Fsdp2) && described &&
+           !q.scenario.plan.fsdp.param_dtype && q.workload.precision == Precision::Fp32,
+       [](Workload&, Scenario& s) { s.plan.fsdp.param_dtype = DType::BFloat16; }},
       {"fully_shard (FSDP2)", "--plan fsdp2",
        system != System::Fsdp && system != System::Fsdp2 && q.scenario.ranks > 1,
        [](Workload&, Scenario& s) {

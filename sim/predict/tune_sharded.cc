@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "sim/predict/memory.h"
 #include "sim/predict/planned_steps.h"
 #include "sim/predict/tried_plans.h"
 #include "sim/predict/unit_problem.h"
@@ -46,6 +47,9 @@ class ShardedTuner {
     out_.tried = tried_.take();
     find_extremes();
     out_.verdict = verdict_of(out_);
+    if (!out_.recommended)
+      if (std::string fit = in_words(what_fits(q_, options_)); !fit.empty())
+        out_.verdict += "; as it is it would fit with " + fit;
     return std::move(out_);
   }
 

@@ -343,7 +343,11 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p,
                   ? "  no setting of the plan gains 0.5 % or more; a larger batch would (or fewer "
                     "kernels: --set workload.compile=regional; CUDA graphs: --set "
                     "workload.cuda_graphs=true)"
-                  : "  no setting of the plan gains 0.5 % or more; a faster device would");
+                  : "  no setting of the plan gains 0.5 % or more; a faster device would" +
+                        std::string(h.captured
+                                        ? ""
+                                        : ", and the model's own may: precision, attention, "
+                                          "compilation (--set workload.precision=bf16, ...)"));
   for (const std::string& note : p.extrapolated) page.line("\nbeyond the model: " + note);
   std::string how = !h.times.empty() ? h.times
                     : h.captured

@@ -50,10 +50,10 @@ void add_trace(Command& app, Terminal& t) {
                  (flags->output.format.empty() && flags->output.out.ends_with(".svg"));
     write_answer(t, flags->output,
                  draws ? report::timeline_svg(p.run, title_of(l, p)) : io::write_trace(p.run));
-    if (draws) return;
     if (!flags->output.out.empty())
       t.err << "ddpsim: wrote " << flags->output.out
-            << "; open it at ui.perfetto.dev or chrome://tracing\n";
+            << (draws ? "; it shows the rank that ends last\n"
+                      : "; open it at ui.perfetto.dev or chrome://tracing\n");
   });
 }
 

@@ -139,8 +139,8 @@ def batches_of(made: Made, batch: int, notes: List[str]) -> Batches:
     except CaptureError as error:
         first = traced(made, begin)
         notes.append(
-            f"described at batch {batch} alone, so that with --set workload.batch traffic of"
-            f" weights scales, too: at other batches, {error}"
+            f"described at batch {batch} alone: with --set workload.batch traffic of weights also"
+            f" scales, because at other batches {error}"
         )
         return Batches([batch], [first])
 
@@ -324,8 +324,8 @@ def seen_batches(watch: Any, notes: List[str]) -> Batches:
         except CaptureError as error:
             why = str(error)
     notes.append(
-        f"described at batch {watch.batches[0]} alone, so that with --set workload.batch traffic"
-        f" of weights scales, too: {why}"
+        f"described at batch {watch.batches[0]} alone: with --set workload.batch traffic of weights"
+        f" also scales, because {why}"
     )
     return Batches(watch.batches[:1], watch.traces[:1])
 

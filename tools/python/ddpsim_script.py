@@ -254,7 +254,9 @@ class Watch:
                 " --ranks for another number"
             )
         if len(windows) < 2 and (told.layers or told.loop):
-            told.notes.append("one step was seen whole: the loop is taken to do so in each")
+            told.notes.append(
+                "one step was seen whole: each is taken to read, clip and send the same"
+            )
         return told
 
     def check_micro_steps(self) -> None:
