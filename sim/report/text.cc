@@ -26,7 +26,7 @@ std::string ms(Duration d) {
 }
 
 std::string bar(double share, int width) {
-  int n = std::clamp(static_cast<int>(share * width + 0.5), 0, width);
+  int n = std::clamp(static_cast<int>(std::lround(share * width)), 0, width);
   return std::string(static_cast<std::size_t>(n), '#');
 }
 
@@ -310,7 +310,8 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p,
     std::vector<Duration> sorted = p.jitter_steps;
     std::sort(sorted.begin(), sorted.end());
     auto quantile = [&](double q) {
-      return ms(sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)]);
+      return ms(sorted[static_cast<std::size_t>(
+          std::lround(q * static_cast<double>(sorted.size() - 1)))]);
     };
     page.line(fmt::format("     with jitter: median {}, 95th percentile {}, worst {} of {} steps",
                           quantile(0.5), quantile(0.95), quantile(1), sorted.size()));

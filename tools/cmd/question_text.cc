@@ -22,7 +22,7 @@ Precision precision_of(const Workload& w, const Plan& plan) {
 }
 
 std::string precision_text(const Workload& w, const Plan& plan) {
-  const std::string name = name_of(precision_of(w, plan));
+  std::string name = name_of(precision_of(w, plan));
   if (precision_of(w, plan) != w.precision) return name + " (param_dtype)";
   const bool halves = w.precision == Precision::Bf16 || w.precision == Precision::Fp16;
   if (!halves || w.basis != Basis::Described) return name;
