@@ -74,6 +74,7 @@ ELSEWHERE = {
     "nvcc": "of the CUDA toolkit; without it the build leaves CUDA out",
     "nvidia-cuda-mps-control": "of NVIDIA's driver; tests have a stand-in",
     "sudo": "asked for by name only, where the caller is not root",
+    "time": "tools/peers leaves memory out without it",
 }
 # Python modules that are not the standard library's -> package.
 MODULES = {
