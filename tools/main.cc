@@ -94,8 +94,10 @@ int main(int argc, char** argv) {
   if (sized) t.columns = window.ws_col;
   // Where the output is no terminal, who asks for a width exports it.
   const char* columns = std::getenv("COLUMNS");
-  if (!sized && columns)
+  if (!sized && columns) {
     t.columns = static_cast<int>(ddpsim::parse_integer(columns).value_or(0) % 100'000);
+    t.asked_for_columns = true;
+  }
   // Of the processes that mpirun starts, one talks.
   Nowhere nowhere;
   std::ostream silent(&nowhere);

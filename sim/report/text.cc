@@ -165,7 +165,7 @@ std::string count_text(double v) {
   return v >= 1000 ? fmt::format("{:.0f}", v) : fmt::format("{:.4g}", v);
 }
 
-std::string wrapped(const std::string& text, std::size_t hang, std::size_t width) {
+std::string wrapped(const std::string& text, std::size_t hang, std::size_t width, bool whole_rows) {
   std::string out;
   for (std::size_t from = 0; from < text.size();) {
     std::size_t end = std::min(text.find('\n', from), text.size());
@@ -174,7 +174,7 @@ std::string wrapped(const std::string& text, std::size_t hang, std::size_t width
                          : line.starts_with("- ")
                              ? 2
                              : std::min(line.find_first_not_of(' '), line.size()) + 2;
-    const std::size_t most = is_row(line) ? std::max(width, kWidth) : width;
+    const std::size_t most = whole_rows && is_row(line) ? std::max(width, kWidth) : width;
     while (line.size() > most) {
       std::size_t space = line.rfind(' ', most);
       if (space == std::string::npos || space <= indent) break;

@@ -68,9 +68,10 @@ std::string count_text(double v);
 
 inline constexpr std::size_t kWidth = 160;  // of what is not written to a terminal
 // Lines of more than `width` columns are broken at spaces; what follows stands two columns further
-// in than its line, or at column `hang`. A line without a space to break at stays long, and a row
-// of a table (three gaps of spaces) whole up to kWidth.
-std::string wrapped(const std::string& text, std::size_t hang = 0, std::size_t width = kWidth);
+// in than its line, or at column `hang`. A line without a space to break at stays long, and with
+// `whole_rows` a row of a table (three gaps of spaces) up to kWidth.
+std::string wrapped(const std::string& text, std::size_t hang = 0, std::size_t width = kWidth,
+                    bool whole_rows = false);
 
 // Quotes a CSV field if it needs it. Control characters become spaces, and text that a spreadsheet
 // would take for a formula begins with an apostrophe.

@@ -271,7 +271,7 @@ class KnownErrors(Case):
         self.assertNotIn("captures on this GPU", several)
         self.assertRegex(
             said("--plan", "local_sgd", *many),
-            r"no published step of this kind \(local_sgd, several hosts, [^,]*, bf16\) is held",
+            r"no published step of this kind \(local_sgd, several hosts, [^,]*, bf16\) is known",
         )
 
 

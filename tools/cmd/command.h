@@ -23,6 +23,7 @@ struct Terminal {
   bool err_is_terminal = false;
   bool out_is_closed = false;          // `out` goes nowhere: who started ddpsim closed its stdout
   int columns = 0;                     // of the terminal that `out` is; 0 = it is none
+  bool asked_for_columns = false;      // `out` is no terminal, and COLUMNS says `columns`
   std::vector<std::string> arguments;  // as typed, without the program's name; run() fills it
   std::vector<std::string> of_script;  // what follows --, after --script; run() fills it
   io::FileSet* files = nullptr;  // of the answer: all get their names when the command has done its

@@ -247,7 +247,8 @@ void write_answer(Terminal& t, const OutputFlags& flags, const std::string& answ
   constexpr int kNarrowest = 60;  // what is narrower is no page
   if (flags.format == "table") {
     const bool narrow = flags.out.empty() && t.columns >= kNarrowest;
-    text = report::wrapped(text, 0, narrow ? static_cast<std::size_t>(t.columns) : report::kWidth);
+    text = report::wrapped(text, 0, narrow ? static_cast<std::size_t>(t.columns) : report::kWidth,
+                           t.asked_for_columns);
   }
   if (!flags.out.empty()) return write_output(t, flags.out, text);
   write_out(t, text);

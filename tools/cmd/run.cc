@@ -308,7 +308,8 @@ int run(const std::vector<std::string>& typed, const Terminal& terminal) {
              terminal.executable,
              terminal.err_is_terminal,
              terminal.out_is_closed,
-             terminal.columns};
+             terminal.columns,
+             terminal.asked_for_columns};
   t.arguments = typed;
   io::FileSet files;
   t.files = &files;
