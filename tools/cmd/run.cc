@@ -115,7 +115,7 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args,
   std::vector<std::string> names;
   for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(sub->get_name());
-  if (!names.empty() && args.size() > depth && args[depth].rfind("-", 0) != 0) {
+  if (!names.empty() && args.size() > depth && !args[depth].starts_with('-')) {
     std::string hint = io::nearest(args[depth], names);
     std::string group = command == &app ? "" : " of ddpsim " + command->get_name();
     return "\"" + one_line(args[depth].substr(0, 60)) + "\" is not a command" + group +
