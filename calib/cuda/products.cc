@@ -9,9 +9,6 @@
 namespace ddpsim::calib::cuda {
 namespace {
 
-bool is_half(Precision p) {
-  return p == Precision::Bf16 || p == Precision::Fp16;
-}
 std::int64_t padded(std::int64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }

@@ -390,7 +390,12 @@ Workload read_workload(const Json& j, const std::string& file) {
       w.channels_last = r.at("memory_format").choice({"contiguous", "channels_last"}) == 1;
     if (r.has("casting")) read_casting(r.at("casting"), w);
     if (r.has("attention")) {
-      const auto which = r.at("attention").choice({"eager", "fused", "flash2"});
+      // Hugging Face's words for the same are read, too.
+      const Reader word = r.at("attention");
+      const auto which = word.text() == "sdpa" ? 1
+                         : word.text() == "flash_attention_2"
+                             ? 2
+                             : word.choice({"eager", "fused", "flash2"});
       w.fused_attention = which > 0;
       w.flash2 = which == 2;
     }

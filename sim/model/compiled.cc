@@ -152,7 +152,7 @@ bool images_last(const Workload& w) {
 class Compiler {
  public:
   explicit Compiler(const Workload& w) : out_(w) {
-    const bool halves = w.precision == Precision::Bf16 || w.precision == Precision::Fp16;
+    const bool halves = is_half(w.precision);
     half_ = halves ? kSingle / 2 : kSingle;
     casts_ = halves && w.casting == Casting::Autocast;
     wide_ = half_;
@@ -235,7 +235,7 @@ Workload compiled(const Workload& w) {
 }
 
 std::int64_t padded(std::int64_t elements, Precision p) {
-  const std::int64_t to = p == Precision::Bf16 || p == Precision::Fp16 ? 8 : 4;
+  const std::int64_t to = is_half(p) ? 8 : 4;
   return (elements + to - 1) / to * to;
 }
 

@@ -230,8 +230,7 @@ Problem check_megatron(const Plan& p, const Workload& w, bool gpus) {
       return {"/plan/system",
               "parameters of several types, which Megatron-LM puts into several "
               "buffers, are not modelled"};
-  const bool halves = w.precision == Precision::Bf16 || w.precision == Precision::Fp16;
-  if (halves && w.casting != Casting::MasterWeights)
+  if (is_half(w.precision) && w.casting != Casting::MasterWeights)
     return {"/workload/casting",
             "Megatron-LM trains weights of two bytes with a copy of four: "
             "--set workload.casting=master_weights"};

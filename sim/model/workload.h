@@ -22,6 +22,9 @@ enum class DeviceKind : std::uint8_t { Cpu, Gpu };
 enum class Basis : std::uint8_t { Captured, Described };
 enum class Precision : std::uint8_t { Fp32, Tf32, Bf16, Fp16 };
 const char* name_of(Precision p);
+constexpr bool is_half(Precision p) {
+  return p == Precision::Bf16 || p == Precision::Fp16;
+}
 enum class KernelClass : std::uint8_t { Conv, Gemm, Attention, Memory };
 
 // How a model trains in half precision. Autocast: parameters of four bytes, cast in every step

@@ -33,7 +33,7 @@ double unaligned_share(const ProductCost& c, int aligned) {
 }  // namespace
 
 double element_bytes(Precision p) {
-  return p == Precision::Fp16 || p == Precision::Bf16 ? 2.0 : 4.0;
+  return is_half(p) ? 2.0 : 4.0;
 }
 
 int alignment(std::int64_t elements, Precision p) {

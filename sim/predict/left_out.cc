@@ -9,22 +9,28 @@ std::string release_of(const std::string& version) {
   return version.substr(0, version.find_first_not_of("0123456789", first + 1));
 }
 
+// Autocast, where a system that shards trains in halves of its own.
+std::string whose_halves(const Workload& w, const Plan& plan) {
+  if (!is_half(w.precision) || w.basis != Basis::Described || w.casting != Casting::Autocast)
+    return {};
+  const std::string name = name_of(w.precision);
+  if (plan.system == System::Zero)
+    return name + " is autocast here, with weights and gradients of 4 bytes; DeepSpeed's own " +
+           name + " is --set workload.casting=master_weights";
+  const bool fsdp = plan.system == System::Fsdp || plan.system == System::Fsdp2;
+  if (fsdp && !plan.fsdp.param_dtype)
+    return name +
+           " is autocast here, with weights gathered and gradients reduced in 4 bytes; FSDP's "
+           "MixedPrecision is --set param_dtype=bfloat16";
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::string> what_is_left_out(const Workload& w, const Plan& plan) {
   std::vector<std::string> out;
   for (const NotCounted& n : w.not_counted) out.push_back(in_words(n));
-  const bool halves = w.precision == Precision::Bf16 || w.precision == Precision::Fp16;
-  if (plan.system == System::Zero && halves && w.basis == Basis::Described &&
-      w.casting == Casting::Autocast)
-    out.push_back(std::string(name_of(w.precision)) +
-                  " is autocast here, with weights and gradients of 4 bytes; DeepSpeed's own " +
-                  name_of(w.precision) + " is --set workload.casting=master_weights");
-  if ((plan.system == System::Fsdp || plan.system == System::Fsdp2) && halves &&
-      w.basis == Basis::Described && w.casting == Casting::Autocast && !plan.fsdp.param_dtype)
-    out.push_back(std::string(name_of(w.precision)) +
-                  " is autocast here, with weights gathered and gradients reduced in 4 bytes; "
-                  "FSDP's MixedPrecision is --set param_dtype=bfloat16");
+  if (std::string note = whose_halves(w, plan); !note.empty()) out.push_back(std::move(note));
   const DescribedWith& with = w.described_with;
   if (with.pytorch.empty() || release_of(with.pytorch) == name_of(plan.pytorch)) return out;
   out.push_back("operators are those of PyTorch " + with.pytorch +

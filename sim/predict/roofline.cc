@@ -13,7 +13,7 @@ namespace {
 
 // Bytes of an activation relative to fp32.
 double element_scale(Precision p) {
-  return p == Precision::Fp16 || p == Precision::Bf16 ? 0.5 : 1.0;
+  return is_half(p) ? 0.5 : 1.0;
 }
 
 // What `kernels` alike take that would ideally take this long together.
@@ -262,7 +262,7 @@ const Workload& computed(const Workload& w, std::optional<DType> weights,
   const bool half = weights == DType::BFloat16 || weights == DType::Float16;
   if (!half || w.basis == Basis::Captured) return w;
   own = w;
-  own->precision = weights == DType::BFloat16 ? Precision::Bf16 : Precision::Fp16;
+  own->precision = computed_in(w, weights);
   own->casting = Casting::Pure;
   for (std::vector<Tensor>* parameters : {&own->tensors, &own->frozen})
     for (Tensor& t : *parameters)
@@ -285,6 +285,13 @@ void add_loop(const Workload& w, const Profile& p, Level level, StepTimes& t) {
 std::optional<DType> gathered_in(const Plan& plan) {
   const bool fsdp = plan.system == System::Fsdp || plan.system == System::Fsdp2;
   return fsdp ? plan.fsdp.param_dtype : std::nullopt;
+}
+
+Precision computed_in(const Workload& w, std::optional<DType> weights) {
+  if (w.basis == Basis::Captured) return w.precision;
+  return weights == DType::BFloat16  ? Precision::Bf16
+         : weights == DType::Float16 ? Precision::Fp16
+                                     : w.precision;
 }
 
 StepTimes step_times(const Workload& w, const Profile& p, Level level,

@@ -28,6 +28,9 @@ std::string roofline_problem(const Workload& w, const Profile& p,
                              std::optional<DType> weights = {});
 // FSDP's param_dtype; none where the plan has none.
 std::optional<DType> gathered_in(const Plan& plan);
+// The precision of a step: of a described one the halves that its weights are gathered in, else the
+// workload's own.
+Precision computed_in(const Workload& w, std::optional<DType> weights);
 
 // Memory bandwidth that one device reaches, bytes per picosecond.
 double memory_rate(const Profile& p, Level level);

@@ -1,6 +1,6 @@
 // x = left + (t - from) * width / (to - from); a bar is at least half a pixel wide. The picture
-// begins with the device: what a host enqueued before is a sentence in its row. Communication is
-// exposed where nothing computes.
+// begins with the device: what a host enqueued before is a sentence, in its row where that is
+// empty, else below the axis. Communication is exposed where nothing computes.
 #include "sim/report/timeline_svg.h"
 
 #include <algorithm>
@@ -21,6 +21,7 @@ constexpr double kRow = 34;
 constexpr double kBar = 24;
 constexpr double kLetter = 6.3;  // pixels, of 11 px sans-serif
 constexpr double kApart = 0.4;   // pixels that part two bars
+constexpr const char* kMuted = "fill=\"#5c636d\"";
 
 struct Phase {
   const char* name;
@@ -46,7 +47,6 @@ constexpr std::array<Phase, 10> kPhases{
      {"communication while nothing computes", "#b3311f", "#ffffff"},
      {"copies, sums, other", "#8a7bb8", "#ffffff"},
      {"optimizer", "#5d9f67", "#ffffff"},
-
      {"copies between GPU and host", "#b58bb0", "#14181d"},
      {"input", "#c9b458", "#14181d"},
      {"host", "#9aa1aa", "#14181d"},
@@ -75,7 +75,6 @@ struct Bar {
 struct Strip {
   std::string name;
   std::vector<Bar> bars;
-  std::string ahead;  // what was done before the picture begins
 };
 
 bool computes(Mark phase) {
@@ -131,7 +130,9 @@ class Picture {
   }
 
   std::string svg(const std::string& title) const {
-    double height = kTop + kRow * static_cast<double>(strips_.size()) + 34;
+    const double rows = kRow * static_cast<double>(strips_.size());
+    const bool below = !ahead_.empty() && !strips_[ahead_in_].bars.empty();
+    const double height = kTop + rows + (below ? 52 : 34);
     std::string out = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}"
         "\" height=\"{1:.0f}\" font-family=\"Helvetica, Arial, 'Liberation Sans', sans-serif\" "
@@ -142,9 +143,12 @@ class Picture {
     if (count_ > 1) who += fmt::format(", and {} identical to it", count_ - 1);
     out += text(16, 24, title, "font-size=\"15\" font-weight=\"bold\"") + legend();
     out += text(kWidth - kRight, 24, who, "text-anchor=\"end\" fill=\"#5c636d\"");
-    out += axis(height);
+    if (to_ > from_) out += axis(kTop + rows + 6);
     for (std::size_t k = 0; k < strips_.size(); ++k)
       out += row(strips_[k], kTop + kRow * static_cast<double>(k));
+    const double in_row = kTop + kRow * static_cast<double>(ahead_in_) + kBar / 2 + 4;
+    if (below) out += text(16, height - 10, strips_[ahead_in_].name + " " + ahead_, kMuted);
+    if (!below && !ahead_.empty()) out += text(left_ + 4, in_row, ahead_, kMuted);
     return out + "</svg>\n";
   }
 
@@ -152,13 +156,12 @@ class Picture {
   void add(const Span& s) {
     Bar b{phase_of(s.kind), in_ms(s.begin - run_.spans_from), in_ms(s.end - run_.spans_from), "",
           ""};
-    if (b.end <= from_) {
-      Strip& r = row_for(s, b);
-      if (r.ahead.empty())
-        r.ahead = fmt::format("ran ahead: began {} before the step",
-                              to_string(run_.spans_from - s.begin));
-      return;
+    if (b.begin < from_ && ahead_.empty()) {
+      ahead_in_ = static_cast<std::size_t>(&row_for(s, b) - strips_.data());
+      ahead_ =
+          fmt::format("ran ahead: began {} before the step", to_string(run_.spans_from - s.begin));
     }
+    if (b.end <= from_) return;
     b.begin = std::max(b.begin, from_);
     b.label = b.phase == Mark::Communication ? s.op.substr(s.op.rfind('/') + 1)
                                              : kPhases[static_cast<std::size_t>(b.phase)].name;
@@ -175,7 +178,7 @@ class Picture {
   Strip& row_for(const Span& s, const Bar& b) {
     for (Strip& r : strips_)
       if (r.name == lane_of(s) && (r.bars.empty() || r.bars.back().end <= b.begin + 1e-9)) return r;
-    return strips_.emplace_back(Strip{lane_of(s), {}, ""});
+    return strips_.emplace_back(Strip{lane_of(s), {}});
   }
 
   std::string lane_of(const Span& s) const { return name_of(s.lane, run_.streams); }
@@ -223,10 +226,9 @@ class Picture {
     return out;
   }
 
-  std::string axis(double height) const {
+  std::string axis(double bottom) const {
     std::string out;
     double tick = tick_of(to_ - from_);
-    double bottom = height - 28;
     for (auto k = static_cast<std::int64_t>(from_ / tick);
          static_cast<double>(k) * tick <= to_ * (1 + 1e-9); ++k) {
       double at = x(static_cast<double>(k) * tick);
@@ -251,8 +253,6 @@ class Picture {
 
   std::string row(const Strip& r, double y) const {
     std::string out = text(left_ - 10, y + kBar / 2 + 4, r.name, "text-anchor=\"end\"");
-    if (!r.ahead.empty() && r.bars.empty())
-      out += text(left_ + 4, y + kBar / 2 + 4, r.ahead, "fill=\"#5c636d\"");
     for (const Bar& b : r.bars) {
       out += rect(b.begin, b.end, y, b.phase, b.title);
       Mark ground = b.phase;
@@ -275,6 +275,8 @@ class Picture {
   std::vector<std::pair<double, double>> computed_;  // ms, ascending
   int rank_ = 0;
   int count_ = 1;
+  std::string ahead_;         // what was done before the picture begins; "" = nothing
+  std::size_t ahead_in_ = 0;  // of strips_
   double left_ = 80;
   double from_ = 0;  // ms
   double to_ = 0;

@@ -482,6 +482,21 @@ class Terminals(Case):
             self.assertEqual(long, [])
         self.assertIn("step", self.on(120, "predict", *HGX))
 
+    def test_a_pipe_has_the_width_that_is_asked_for(self):
+        def piped(**env):
+            command = [DDPSIM, "predict", *map(str, HGX)]
+            env = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | env
+            return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env).stdout
+
+        narrow, wide = piped(COLUMNS="70"), piped()
+        self.assertEqual(narrow.split(), wide.split())
+        row = next(line for line in wide.splitlines() if "bucket.0 " in line)
+        self.assertGreater(len(row), 70)
+        self.assertIn(row, narrow.splitlines())  # rows of tables stay whole
+        step = next(line for line in narrow.splitlines() if line.startswith("step "))
+        self.assertLessEqual(len(step), 70)
+        self.assertEqual(piped(COLUMNS="many"), wide)
+
     def test_sweeps(self):
         page = self.on(100, "sweep", *HGX, "--axis", "bucket_cap_mb=5,25")
         self.assertIn("samples/s", page)

@@ -102,7 +102,6 @@ LACKS = (
     "this build of ddpsim has no page",
 )
 
-
 WIDTH = 110  # columns of what documents show
 MARK = re.compile(r"<!-- (file|output|picture)(?:: (.*?))?(, measured)? -->")
 
@@ -132,7 +131,7 @@ class Command:
 
 def documents(root):
     found = [str(p.relative_to(root)) for p in root.rglob("*.md")]
-    return sorted(p for p in found if not p.startswith(LEFT_OUT) and "/build/" not in p)
+    return sorted(p for p in found if not p.startswith(LEFT_OUT))
 
 
 def without_comment(line):
@@ -157,22 +156,22 @@ def attach(code, commands, lines):
         if not mark:
             continue
         what, name, measured = mark.groups()
-        begin = at + 1
         if what == "picture":
-            shown = Shown(what, name, False, begin, begin + 1)
+            owner = next((c for c in commands if c.whole and name in c.text.split()), None)
+            shown = Shown(what, name, False, at + 1, at + 2)
         else:
-            end = next(k for k in range(begin + 1, len(lines)) if lines[k].strip() == "```")
-            shown = Shown(what, name, bool(measured), begin + 1, end)
-        before = [c for c in code if c.line <= at]
-        if what == "picture":
-            writer = next((c for c in commands if c.whole and name in c.text.split()), None)
-            if writer is None:
-                raise SystemExit(f"commands: no command of the document writes {name}")
-            writer.shown.append(shown)
-        elif what == "output":
-            before[-1].shown.append(shown)
-        elif after := [c for c in commands if c.line > at]:
-            after[0].files[name] = "\n".join(lines[shown.begin : shown.end]) + "\n"
+            end = next(k for k in range(at + 2, len(lines)) if lines[k].strip() == "```")
+            shown = Shown(what, name, bool(measured), at + 2, end)
+            if what == "output":
+                owner = next((c for c in reversed(code) if c.line <= at), None)
+            else:
+                owner = next((c for c in commands if c.line > at), None)
+        if owner is None:
+            raise SystemExit(f"commands: line {at + 1}: no command makes or reads this {what}")
+        if what == "file":
+            owner.files[name] = "\n".join(lines[shown.begin : shown.end]) + "\n"
+        else:
+            owner.shown.append(shown)
 
 
 def excerpt(output, names):
@@ -196,8 +195,7 @@ def excerpt(output, names):
 def printed(name, text):
     """Commands of a document, in their order."""
     out, fence, begun = [], "", ""  # fence: what opened it
-    lines = text.split("\n")
-    prose = []
+    lines, prose = text.split("\n"), []
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith("```"):
             fence = "" if fence else line.strip()
@@ -216,8 +214,7 @@ def printed(name, text):
             begun = line[:-1].strip()
         elif PROGRAM.match(line):
             out.append(Command(name, number, without_comment(line), True))
-    code, lines = list(out), text.split("\n")
-    text = "\n".join(prose)
+    code, text = list(out), "\n".join(prose)
     for m in re.finditer(r"(?<!`)`([^`]+)`(?!`)", text):
         said = re.sub(r"\s+", " ", m.group(1))
         if PROGRAM.match(said) and " " in said:
@@ -618,12 +615,80 @@ $ ddpsim no-such-command
 """
 
 
+# Shown by a document: the truth, and in turn each of the LIES.
+SHOWN = """<!-- file: a.txt -->
+```
+first
+
+second
+
+third
+```
+
+```sh
+ddpsim --version > picture.svg && cat a.txt
+```
+
+<!-- output -->
+```text
+first
+
+second
+
+third
+```
+
+<!-- output: se; 3 -->
+```text
+...
+
+second
+
+third
+```
+
+<!-- output, measured -->
+```text
+of another day
+```
+
+<!-- picture: picture.svg -->
+![x](PICTURE)
+"""
+LIES = (
+    ("first\n\nsecond\n\nthird\n```\n\n<!--", "first\n\nthird\n```\n\n<!--", "another output"),
+    ("...\n\nsecond", "first\n\nsecond", "another output"),
+    ("```\nfirst", "```\nfirs", "another output"),
+    ("(PICTURE)", "(LICENSE)", "another picture"),
+    ("(PICTURE)", "(no_such.svg)", "another picture"),
+)
+
+
+def shows(runner, top):
+    """Lies about outputs and pictures that go unnoticed, and what is said of the truth."""
+    picture = Path(top) / "version.svg"
+    picture.write_text(subprocess.check_output([runner.ddpsim, "--version"], text=True))
+    wrong = []
+    for number, (old, new, said) in enumerate([("", "", ""), *LIES]):
+        text = SHOWN.replace(old, new, 1).replace("PICTURE", str(picture))
+        (Path(top) / str(number)).mkdir()
+        failed, _ = judge(runner, {"planted.md": text}, Path(top) / str(number))
+        if bool(said) != bool(failed) or said not in "".join(failed):
+            wrong.append(f"{new!r}: {failed}")
+    return wrong
+
+
 def self_test(runner):
     with tempfile.TemporaryDirectory() as top:
         failed, said = judge(runner, {"planted.md": SELF_TEST}, top)
     print(said)
     lines = sorted({int(f.split(":")[1]) for f in failed})
     wanted = [2, 4, 5, 6, 10, 12, 13]
+    with tempfile.TemporaryDirectory() as top:
+        wrong = shows(runner, top)
+    if wrong:
+        print("commands: of what documents show, these are judged wrongly:", *wrong, sep="\n")
+        return 1
     if lines != wanted or not said.startswith("7 commands ran"):
         print("\n".join(failed))
         print(f"commands: of the planted lines {wanted} it notices {lines}")
@@ -643,6 +708,8 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     args = parser.parse_args()
+    if args.measured and not args.accept:
+        parser.error("--measured goes with --accept")
     asked = [d for d in documents(ROOT) if not d.startswith(tuple(args.but))]
     if args.only:
         asked = [d for d in asked if d.startswith(tuple(args.only))]

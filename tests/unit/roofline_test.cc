@@ -362,5 +362,16 @@ TEST(KnownTimes, OfAnotherWorkloadOrProfileAreItsOwn) {
   EXPECT_EQ(known.of(w, p, Level::Mid).forward.ps, 200'000'000);
 }
 
+// A captured step was computed when it was captured, whatever its weights are gathered in.
+TEST(Precision, IsOfTheWeightsAsGatheredWhereTheStepIsDescribed) {
+  Workload w = one_layer(KernelClass::Gemm, {1e7, 0, 0, 1});
+  EXPECT_EQ(computed_in(w, std::nullopt), Precision::Fp32);
+  EXPECT_EQ(computed_in(w, DType::BFloat16), Precision::Bf16);
+  EXPECT_EQ(computed_in(w, DType::Float16), Precision::Fp16);
+  EXPECT_EQ(computed_in(w, DType::Float32), Precision::Fp32);
+  w.basis = Basis::Captured;
+  EXPECT_EQ(computed_in(w, DType::BFloat16), Precision::Fp32);
+}
+
 }  // namespace
 }  // namespace ddpsim::predict

@@ -64,9 +64,26 @@ TEST(TimelineSvg, WhatRanAheadIsASentenceAndNotAnEmptyAxis) {
   EXPECT_NE(svg.find("bwd/&lt;a>"), std::string::npos);
 }
 
+// Where the host is busy in the step, too, the sentence is below the axis, and the picture higher.
+TEST(TimelineSvg, WhatRanAheadIsSaidOfABusyHostToo) {
+  ddpsim::Run busy = run();
+  busy.spans.push_back(span(Lane::Host, kLaunch, "launch", 105, 106));
+  std::string svg = report::timeline_svg(busy, "");
+  EXPECT_NE(svg.find("host ran ahead: began 40 ms before the step"), std::string::npos);
+  pugi::xml_document idle;
+  pugi::xml_document d;
+  ASSERT_TRUE(d.load_string(svg.c_str()));
+  ASSERT_TRUE(idle.load_string(report::timeline_svg(run(), "").c_str()));
+  auto height = [](const pugi::xml_document& x) {
+    return x.child("svg").attribute("height").as_double();
+  };
+  EXPECT_GT(height(d), height(idle));
+}
+
 TEST(TimelineSvg, ARunWithoutSpansIsAnEmptyPicture) {
   pugi::xml_document d;
   EXPECT_TRUE(d.load_string(report::timeline_svg(ddpsim::Run(), "nothing").c_str()));
+  EXPECT_EQ(report::timeline_svg(ddpsim::Run(), "nothing").find("nan"), std::string::npos);
 }
 
 }  // namespace

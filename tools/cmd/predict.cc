@@ -9,6 +9,7 @@
 #include "sim/io/write_page.h"
 #include "sim/io/write_prediction.h"
 #include "sim/model/gpu_name.h"
+#include "sim/predict/roofline.h"
 #include "sim/report/text.h"
 #include "sim/strategy/fsdp.h"
 #include "sim/strategy/systems.h"
@@ -82,16 +83,17 @@ std::vector<std::string> known_errors(const Loaded& l, const io::Home& home) {
     const bool one_host = std::all_of(devices.begin(), devices.end(), [&](int d) {
       return d / l.cluster.devices_per_host == devices.front() / l.cluster.devices_per_host;
     });
-    const io::KnownFamily asked{several ? system : "any",
-                                !several   ? "one_gpu"
-                                : one_host ? "one_host"
-                                           : "several_hosts",
-                                l.profile.name,
-                                name_of(precision_of(l.workload, l.scenario.plan)),
-                                0,
-                                0,
-                                0,
-                                ""};
+    const io::KnownFamily asked{
+        several ? system : "any",
+        !several   ? "one_gpu"
+        : one_host ? "one_host"
+                   : "several_hosts",
+        l.profile.name,
+        name_of(predict::computed_in(l.workload, predict::gathered_in(l.scenario.plan))),
+        0,
+        0,
+        0,
+        ""};
     const std::string kind = fmt::format("{}{}, {}, {}", several ? system + ", " : "",
                                          !several   ? "one GPU"
                                          : one_host ? "one host"
@@ -129,7 +131,7 @@ report::Heading heading_of_plan(const Loaded& l, const io::Home& home) {
   report::Heading h;
   const Plan& plan = l.scenario.plan;
   bool tf32 = l.workload.basis == Basis::Described &&
-              precision_of(l.workload, plan) == Precision::Fp32 &&
+              predict::computed_in(l.workload, predict::gathered_in(plan)) == Precision::Fp32 &&
               l.profile.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] > 0;
   h.workload = fmt::format(
       "{}, {}, {}{}{}", l.workload.name, batch_text(l.workload), precision_text(l.workload, plan),

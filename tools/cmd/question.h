@@ -100,8 +100,6 @@ struct Loaded {
 std::string batch_text(const Workload& w);
 // "fp32", "bf16 (autocast)", "bf16 (param_dtype)": what the step computes in, and who casts.
 std::string precision_text(const Workload& w, const Plan& plan);
-// The precision of computation: FSDP's param_dtype, or the workload's.
-Precision precision_of(const Workload& w, const Plan& plan);
 // ", 6.50 GiB of 3.49 billion frozen parameters"; nothing where there are none.
 std::string frozen_text(const Workload& w);
 // ", GradScaler, clipped": what the workload's loop does beside the optimizer.

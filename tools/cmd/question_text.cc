@@ -14,18 +14,11 @@ std::string batch_text(const Workload& w) {
   return fmt::format("batch {} per rank{}{}", w.batch, sequence, frozen_text(w));
 }
 
-Precision precision_of(const Workload& w, const Plan& plan) {
-  const std::optional<DType> gathered = predict::gathered_in(plan);
-  return gathered == DType::BFloat16  ? Precision::Bf16
-         : gathered == DType::Float16 ? Precision::Fp16
-                                      : w.precision;
-}
-
 std::string precision_text(const Workload& w, const Plan& plan) {
-  std::string name = name_of(precision_of(w, plan));
-  if (precision_of(w, plan) != w.precision) return name + " (param_dtype)";
-  const bool halves = w.precision == Precision::Bf16 || w.precision == Precision::Fp16;
-  if (!halves || w.basis != Basis::Described) return name;
+  const Precision computed = predict::computed_in(w, predict::gathered_in(plan));
+  std::string name = name_of(computed);
+  if (computed != w.precision) return name + " (param_dtype)";
+  if (!is_half(computed) || w.basis != Basis::Described) return name;
   return name + (w.casting == Casting::Autocast        ? " (autocast)"
                  : w.casting == Casting::MasterWeights ? " (master weights)"
                                                        : " (weights, too)");

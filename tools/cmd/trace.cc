@@ -13,7 +13,7 @@ namespace {
 
 std::string title_of(const Loaded& l, const predict::Prediction& p) {
   return l.workload.name + " on " + l.cluster.name + ", " + std::to_string(l.scenario.ranks) +
-         " ranks: a step of " + to_string(p.summary.step);
+         (l.scenario.ranks == 1 ? " rank" : " ranks") + ": a step of " + to_string(p.summary.step);
 }
 
 }  // namespace
@@ -50,8 +50,7 @@ void add_trace(Command& app, Terminal& t) {
                  (flags->output.format.empty() && flags->output.out.ends_with(".svg"));
     write_answer(t, flags->output,
                  draws ? report::timeline_svg(p.run, title_of(l, p)) : io::write_trace(p.run));
-    for (const std::string& note : p.extrapolated)
-      if (note.starts_with("it does not fit")) t.err << "ddpsim: " << note << "\n";
+    for (const std::string& note : p.extrapolated) t.err << "ddpsim: " << note << "\n";
     if (!flags->output.out.empty())
       t.err << "ddpsim: wrote " << flags->output.out
             << (draws ? "; it shows the rank that ends last\n"
