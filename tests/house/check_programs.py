@@ -79,6 +79,7 @@ ELSEWHERE = {
 # Python modules that are not the standard library's -> package.
 MODULES = {
     "google": "python3-protobuf",
+    "mkdocs": "mkdocs",
     "mpi4py": "python3-mpi4py",
     "numpy": "python3-torch",
     "torch": "python3-torch",
@@ -183,6 +184,9 @@ def of_python(text):
             modules |= {(a.name.split(".")[0], n.lineno) for a in n.names}
         elif isinstance(n, ast.ImportFrom) and n.level == 0:
             modules.add((n.module.split(".")[0], n.lineno))
+        elif isinstance(n, ast.Call) and n.args and isinstance(n.args[0], ast.Constant):
+            if ast.unparse(n.func).split(".")[-1] in ("import_module", "find_spec"):
+                modules.add((str(n.args[0].value).split(".")[0], n.lineno))
     return {(p, line) for p, line in programs if NAME.fullmatch(p)}, modules
 
 
@@ -440,9 +444,9 @@ def uses(root):
     """{(kind, name): [where]}; kind: "program" or "module". And C++ files that start programs."""
     found, functions, shells, cpp = collections.defaultdict(list), set(), {}, {}
     names = tracked(root)
-    own = {pathlib.PurePath(n).stem for n in names} | {
-        part for n in names for part in pathlib.PurePath(n).parts[:-1]
-    }
+    paths = [pathlib.PurePath(n) for n in names]
+    own = {p.stem for p in paths if p.suffix in ("", ".py")}
+    own |= {part for p in paths for part in p.parts[:-1]}
     for name in names:
         path = root / name
         if name.endswith((".json", ".gz", ".md", ".csv")):
@@ -538,6 +542,8 @@ PLANTED = {
         "import subprocess\nfor tool in ('git', 'tcpdump'):\n  subprocess.run([tool])\n",
         "import os\nos.execvp('tcpdump', [])\n",
         "import tcpdump\n",
+        "import importlib\nimportlib.import_module('tcpdump')\n",
+        "import importlib.util\nif importlib.util.find_spec('tcpdump') is None: pass\n",
     ),
     "a": (
         "x\ntcpdump -i eth0\n",
