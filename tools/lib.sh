@@ -33,6 +33,10 @@ ddpsim_browser_packages=(chromium)
 
 : "${ddpsim_me:?tools/lib.sh is to be sourced, with ddpsim_me set}"
 
+# python3 is Debian's: PyTorch and others of its packages belong to that one, and a shim of pyenv
+# takes half a second to start.
+if [[ -x /usr/bin/python3 ]]; then PATH=/usr/bin:$PATH; fi
+
 say() { printf '%s: %s\n' "$ddpsim_me" "$*"; }
 
 # refuse SENTENCE: something that the user must change; exit 2.
