@@ -15,31 +15,12 @@ namespace {
 
 PytorchVersion read_version(const Reader& r) {
   if (r.json().is_number()) r.fail("a version is text in quotes, for example \"2.7\"");
-  struct Release {
-    const char* name;
-    int minor;  // 1.13 counts as -1
-  };
-  constexpr Release kKnown[] = {{"1.13", -1}, {"2.0", 0},   {"2.7", 7},
-                                {"2.11", 11}, {"2.12", 12}, {"2.13", 13}};
-  std::string text = r.text();
-  std::string release = text.substr(0, text.find('.', std::min(text.size(), text.find('.') + 1)));
-  std::int64_t minor =
-      release.starts_with("2.") ? parse_integer(release.substr(2)).value_or(-2) : -2;
-  const Release* below = nullptr;
-  const Release* above = nullptr;
-  for (const Release& k : kKnown) {
-    if (release == k.name) return static_cast<PytorchVersion>(&k - kKnown);
-    if (k.minor < minor) below = &k;
-    if (k.minor > minor && !above) above = &k;
-  }
-  if (minor >= 0 && below && above)
-    r.fail("DDP of PyTorch " + release + " was not read; its neighbours were: " + below->name +
-           " and " + above->name + ". They differ in " +
-           (below->minor < 7 ? "the first bucket, of 1 MiB although bucket_cap_mb is given until "
-                               "#121640"
-                             : "blocking collectives, on the caller's stream since 2.8 (#150398)") +
-           "; docs/model.md, 3.8");
-  return static_cast<PytorchVersion>(r.choice({"1.13", "2.0", "2.7", "2.11", "2.12", "2.13"}));
+  const std::string text = r.text();
+  if (const auto version = pytorch::parse_version(text)) return *version;
+  const auto& oldest = pytorch::kReleases.front();
+  const auto& newest = pytorch::kReleases.back();
+  r.fail("\"" + text.substr(0, 40) + "\" is no release of PyTorch that was read; those are " +
+         oldest.name + " to " + newest.name);
 }
 
 // Keys and names of systems that a plan cannot be of.

@@ -31,10 +31,6 @@ const char* name_of(Backend b) {
   constexpr std::array<const char*, 4> kNames{"nccl", "gloo", "tcp", "mpi"};
   return kNames[static_cast<std::size_t>(b)];
 }
-const char* name_of(PytorchVersion v) {
-  constexpr std::array<const char*, 6> kNames{"1.13", "2.0", "2.7", "2.11", "2.12", "2.13"};
-  return kNames[static_cast<std::size_t>(v)];
-}
 const char* name_of(CommHook h) {
   constexpr std::array<const char*, 5> kNames{"none", "allreduce", "fp16_compress", "bf16_compress",
                                               "powerSGD"};
@@ -287,8 +283,9 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (p.first_bucket_bytes < 1) return {"/plan/first_bucket_bytes", "at least one byte"};
   Backend b = backend_of(p, device);
   if (b == Backend::Gloo && p.comm_hook == CommHook::Bf16Compress &&
-      p.pytorch == PytorchVersion::V1_13)
-    return {"/plan/comm_hook", "Gloo of PyTorch 1.13 does not reduce bfloat16; use fp16_compress"};
+      !p.pytorch.has(pytorch::Change::GlooReducesBfloat16))
+    return {"/plan/comm_hook", std::string("Gloo of PyTorch ") + name_of(p.pytorch) +
+                                   " does not reduce bfloat16; use fp16_compress"};
   if (b == Backend::Mpi && device == DeviceKind::Gpu)
     return {"/plan/backend",
             "mpi with CUDA tensors (a CUDA-aware Open MPI copies them through its own buffers) is "
@@ -327,10 +324,12 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   }
   if (p.system == System::Fsdp2) {
     const FsdpPlan& f = p.fsdp;
-    if (p.pytorch < PytorchVersion::V2_7)
-      return {"/plan/pytorch", std::string("fully_shard is modelled as of 2.7 and later; ") +
+    using pytorch::Change;
+    if (!p.pytorch.has(Change::FullyShard))
+      return {"/plan/pytorch", std::string("fully_shard is modelled as of ") +
+                                   first_with(Change::FullyShard) + " and later; " +
                                    name_of(p.pytorch) + " has FSDP1 (\"fsdp\")"};
-    if (p.pytorch < PytorchVersion::V2_13)
+    if (!p.pytorch.has(Change::SeveralInputs))
       for (auto [knob, set] :
            {std::pair{"separate_reduce_scatter_group", f.separate_reduce_scatter_group},
             std::pair{"reduce_scatter_max_input_buffers", f.reduce_scatter_max_input_buffers != 1}})

@@ -10,6 +10,7 @@
 
 #include "sim/model/algorithm.h"
 #include "sim/model/error.h"
+#include "sim/model/pytorch.h"
 #include "sim/model/workload.h"
 
 namespace ddpsim {
@@ -42,7 +43,7 @@ constexpr bool is_on_ddp(System s) {
 // Tcp: ddpsim's own executor (calib): plain rings and trees over TCP; collectives in launch order,
 // `tcp_streams` in flight. Mpi: Open MPI, one collective at a time.
 enum class Backend : std::uint8_t { Nccl, Gloo, Tcp, Mpi };
-enum class PytorchVersion : std::uint8_t { V1_13, V2_0, V2_7, V2_11, V2_12, V2_13 };
+using PytorchVersion = pytorch::Version;
 enum class CommHook : std::uint8_t { None, AllReduce, Fp16Compress, Bf16Compress, PowerSgd };
 // Of local SGD, at the end of a round: none averages parameters, Nesterov is DiLoCo's.
 enum class OuterOptimizer : std::uint8_t { None, Nesterov };
@@ -66,7 +67,6 @@ const char* name_of(System s);
 const char* name_of(Sharding s);
 const char* name_of(BackwardPrefetch p);
 const char* name_of(Backend b);
-const char* name_of(PytorchVersion v);
 const char* name_of(CommHook h);
 
 // reshard_after_forward of fully_shard: false, true, or the ranks of a smaller group that weights
@@ -270,7 +270,7 @@ struct Plan {
   Algorithm algorithm = Algorithm::Ring;  // of backend tcp's all-reduce
   Algorithm gloo_algorithm =
       Algorithm::Ring;  // gloo::AllreduceOptions::setAlgorithm: Ring or Bcube
-  PytorchVersion pytorch = PytorchVersion::V2_7;
+  PytorchVersion pytorch;
   std::string nccl;      // version of NCCL, "2.26.2"; "" = the one that this PyTorch brings
   std::string open_mpi;  // version of Open MPI, "4.1"; "" = 4.1
   // Of NCCL (NCCL_ALGO, NCCL_PROTO, ...: sim/nccl/choose.h) or of Open MPI (OMPI_MCA_...:

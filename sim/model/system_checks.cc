@@ -278,10 +278,10 @@ Problem check_ddp(const Plan& p, const Workload& w, DeviceKind device) {
     return {"/plan/comm_hook", std::string("powerSGD over ") +
                                    (b == Backend::Tcp ? "ddpsim's own executor" : "MPI") +
                                    " is not modelled; use nccl or gloo"};
-  if (d.batched_grad_copy && p.pytorch < PytorchVersion::V2_12)
+  if (d.batched_grad_copy && !p.pytorch.has(pytorch::Change::CopiesGradientsTogether))
     return {"/plan/batched_grad_copy", "PyTorch 2.12 is the first to have it (--set pytorch=2.12)"};
   if (d.optimizer_in_backward) {
-    if (gpu && p.pytorch < PytorchVersion::V2_7)
+    if (gpu && !p.pytorch.has(pytorch::Change::OptimizerInBackwardOnGpus))
       return {"/plan/optimizer_in_backward", "is modelled as of 2.7 (--set pytorch=2.7)"};
     if (p.system != System::PytorchDdp)
       return {"/plan/optimizer_in_backward",
@@ -299,9 +299,9 @@ Problem check_ddp(const Plan& p, const Workload& w, DeviceKind device) {
               "and without a GradScaler (--set workload.loop={})"};
   }
   if (d.skip_all_reduce_unused_params) {
-    if (p.pytorch < PytorchVersion::V2_11)
+    if (!p.pytorch.has(pytorch::Change::SkipsUnusedBuckets))
       return {"/plan/skip_all_reduce_unused_params",
-              "PyTorch 2.8 is the first to have it (#151503); here --set pytorch=2.11"};
+              "PyTorch 2.8 is the first to have it (#151503): --set pytorch=2.8"};
     if (!p.find_unused_parameters || p.static_graph)
       return {
           "/plan/skip_all_reduce_unused_params",

@@ -167,7 +167,7 @@ std::map<std::string, OfUnit> parameters_of_units(const Workload& w, const FsdpP
 // FSDP1: FlatParamHandle._validate_tensors_to_flatten; FSDP2: FSDPParamGroup._init_mp_dtypes.
 Problem check_frozen_units(const Plan& plan, const Workload& w) {
   const bool one = plan.system == System::Fsdp;
-  if (one && plan.fsdp.use_orig_params && plan.pytorch == PytorchVersion::V1_13)
+  if (one && plan.fsdp.use_orig_params && !plan.pytorch.has(pytorch::Change::UseOrigParams))
     return {"/plan/use_orig_params", "PyTorch 2.0 is the first to have it (--set pytorch=2.7)"};
   if (w.frozen.empty()) return {};
   for (const Tensor& t : w.frozen)
@@ -175,7 +175,7 @@ Problem check_frozen_units(const Plan& plan, const Workload& w) {
       return {"/plan/system", "frozen \"" + t.name + "\" is " + name_of(t.dtype) +
                                   ", and FullyShardedDataParallel stops (\"Cannot flatten integer "
                                   "dtype tensors\"): --plan fsdp2"};
-  const bool uniform = one || plan.pytorch < PytorchVersion::V2_11;
+  const bool uniform = one || !plan.pytorch.has(pytorch::Change::FrozenOfAnotherType);
   for (const auto& [name, held] : parameters_of_units(w, plan.fsdp)) {
     const std::string unit = name.empty() ? "the root" : "unit \"" + name + "\"";
     auto quoted = [&](TensorIndex t) { return "\"" + w.parameter(t).name + "\""; };

@@ -19,22 +19,6 @@ namespace {
 // Of a job with more ranks, groups that share no host with the first are taken as equal to it.
 constexpr std::size_t kMostRanksOfGroups = 4096;
 
-// NCCL in PyTorch's own wheels (their nvidia-nccl-cu* requirement).
-const char* shipped_nccl(PytorchVersion v) {
-  switch (v) {
-    case PytorchVersion::V1_13:
-    case PytorchVersion::V2_0:
-      return "2.14.3";
-    case PytorchVersion::V2_7:
-      return "2.26.2";
-    case PytorchVersion::V2_11:
-    case PytorchVersion::V2_12:  // not read: taken as 2.11's, the newest whose cost model is known
-    case PytorchVersion::V2_13:
-      return "2.28.9";
-  }
-  return "2.28.9";
-}
-
 // NCCL as the plan has it.
 nccl::ParsedSettings nccl_settings(const Plan& plan) {
   auto version = nccl::parse_version(plan.nccl.empty() ? shipped_nccl(plan.pytorch) : plan.nccl);

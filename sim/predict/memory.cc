@@ -182,7 +182,7 @@ std::vector<Fit> what_fits(const Question& q, const Options& options) {
        [](Workload&, Scenario& s) {
          Plan plan;
          plan.system = System::Fsdp2;
-         plan.pytorch = std::max(s.plan.pytorch, PytorchVersion::V2_7);
+         plan.pytorch = s.plan.pytorch.with(pytorch::Change::FullyShard);
          plan.accumulation_steps = s.plan.accumulation_steps;
          s.plan = plan;
        }}};

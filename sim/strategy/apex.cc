@@ -66,7 +66,7 @@ class ApexLowering {
         program_(empty_program(timed, plan)),
         memory_(w_),
         streams_(1 + static_cast<std::size_t>(apex_.num_allreduce_streams)) {
-    set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+    set_to_none_ = plan.set_to_none.value_or(plan.pytorch.has(pytorch::Change::ZeroGradSetsToNone));
     const std::int64_t n = apex_.num_allreduce_streams;
     for (std::int64_t i = 0; i < n; ++i)
       program_.streams.push_back("bucket_stream" + (n > 1 ? std::to_string(i) : ""));
@@ -183,9 +183,9 @@ class ApexLowering {
     if (!recorded_ && !apex_.delay_allreduce) {
       std::size_t numbers = 1 + buckets_.size();
       for (const auto& bucket : buckets_) numbers += bucket.size();
-      const std::uint32_t sent =
-          b_->collective(kApexStructure, kNoSubject, 4 * static_cast<std::int64_t>(numbers),
-                         DType::Int32, behaviour(plan_.pytorch).blocking_on_current_stream);
+      const std::uint32_t sent = b_->collective(
+          kApexStructure, kNoSubject, 4 * static_cast<std::int64_t>(numbers), DType::Int32,
+          plan_.pytorch.has(pytorch::Change::BlockingOnTheCallersStream));
       b_->wait(kApexStructureWait, kNoSubject, sent);
       const std::uint32_t read = b_->host(kApexReadStructure, Cost::Launch);
       b_->step.ops[read].kernels = static_cast<std::int32_t>(numbers);
@@ -242,8 +242,9 @@ class ApexLowering {
       const Lane lane = apex_.num_allreduce_streams > 1 ? DeviceStreams::lane_of(s) : Lane::Comm;
       return streams_.collective(s, kApexReduce, k, bytes, type, 0, lane);
     }
-    const std::uint32_t op = b_->collective(kApexReduce, k, bytes, type,
-                                            behaviour(plan_.pytorch).blocking_on_current_stream);
+    const std::uint32_t op =
+        b_->collective(kApexReduce, k, bytes, type,
+                       plan_.pytorch.has(pytorch::Change::BlockingOnTheCallersStream));
     streams_.set_last(kMain, op);
     return op;
   }

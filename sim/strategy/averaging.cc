@@ -1,7 +1,6 @@
 // Plain gradient averaging: forward, backward, then all_reduce(p.grad) and p.grad /= N for every
 // parameter in registration order, or for one flat copy of all of them. Blocking: each collective
 // is waited for before the next (Gloo: on the host; NCCL: in stream order).
-#include "sim/strategy/bucketing.h"
 #include "sim/strategy/builder.h"
 #include "sim/strategy/lower.h"
 
@@ -45,7 +44,7 @@ class AveragingLowering {
         program_(empty_program(timed, plan)),
         memory_(w_, false, timed.winograd),
         host_memory_(timed.host_memory) {
-    set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+    set_to_none_ = plan.set_to_none.value_or(plan.pytorch.has(pytorch::Change::ZeroGradSetsToNone));
     program_.resident = resident(w_, !set_to_none_);
     program_.activations_known = memory_.known();
   }
@@ -91,7 +90,7 @@ class AveragingLowering {
 
   std::int64_t bytes(TensorIndex t) const { return program_.tensor_bytes[t]; }
   bool on_current_stream() const {
-    return !plan_.async_op && behaviour(plan_.pytorch).blocking_on_current_stream;
+    return !plan_.async_op && plan_.pytorch.has(pytorch::Change::BlockingOnTheCallersStream);
   }
 
   void divide(StepBuilder& b, TensorIndex t, std::uint32_t reduced) {

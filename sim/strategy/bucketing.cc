@@ -13,15 +13,6 @@ namespace {
 constexpr std::int64_t kDefaultCap = 25 * kMiB;
 constexpr std::int64_t kBroadcastGroup = 250 * kMiB;
 
-constexpr std::array<PytorchBehaviour, 6> kBehaviour{{
-    {true, false, false, false},  // 1.13
-    {true, true, false, true},    // 2.0
-    {false, true, false, true},   // 2.7
-    {false, true, true, true},    // 2.11
-    {false, true, true, true},    // 2.12: batched_grad_copy (PR #176638) is new, and off
-    {false, true, true, true},    // 2.13
-}};
-
 std::int64_t bytes_of(double mib) {
   return static_cast<std::int64_t>(mib * 1024 * 1024);
 }
@@ -37,7 +28,7 @@ std::vector<std::int64_t> limits_of(const Plan& plan) {
     for (double cap : plan.bucket_cap_mb_list) limits.push_back(bytes_of(cap));
     return limits;
   }
-  if (plan.bucket_cap_mb && !behaviour(plan.pytorch).first_bucket_always_small)
+  if (plan.bucket_cap_mb && plan.pytorch.has(pytorch::Change::CapHoldsForTheFirstBucket))
     return {cap_bytes(plan)};
   return {plan.first_bucket_bytes, cap_bytes(plan)};
 }
@@ -49,10 +40,6 @@ std::vector<TensorIndex> registration_order(std::size_t n) {
 }
 
 }  // namespace
-
-const PytorchBehaviour& behaviour(PytorchVersion v) {
-  return kBehaviour[static_cast<std::size_t>(v)];
-}
 
 std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> tensors,
                                                      std::span<const TensorIndex> order,

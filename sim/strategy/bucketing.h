@@ -10,17 +10,6 @@
 
 namespace ddpsim::strategy {
 
-// What changes with the version that a Plan names. The only place that knows.
-struct PytorchBehaviour {
-  bool first_bucket_always_small;   // 1 MiB first bucket even if bucket_cap_mb is given (before PR
-                                    // #121640, 2024; verified on 1.13.1)
-  bool set_to_none;                 // zero_grad's default (True since 2.0)
-  bool blocking_on_current_stream;  // async_op=False collectives run on the caller's stream
-                                    // (since 2.8, PR #150398)
-  bool foreach_zero;                // zero_grad batches its kernels
-};
-const PytorchBehaviour& behaviour(PytorchVersion v);
-
 enum class Order { Registration, Explicit };
 
 // Walks `order`; per dtype, appends a tensor to the open bucket and closes it when its bytes are >=

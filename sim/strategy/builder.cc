@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "sim/strategy/bucketing.h"
-
 namespace ddpsim::strategy {
 
 Stretch forward_of(const StepTimes& times) {
@@ -298,7 +296,7 @@ std::uint32_t StepBuilder::host(const OpWord& word, std::uint32_t subject, std::
 void zero_gradients(StepBuilder& b, const Workload& w, const Plan& plan) {
   constexpr std::size_t kBatch = 110;  // tensors that one foreach kernel takes
   std::size_t tensors = w.tensors.size();
-  bool batched = behaviour(plan.pytorch).foreach_zero;
+  bool batched = plan.pytorch.has(pytorch::Change::ZeroGradTakesFewKernels);
   std::int64_t bytes = w.gradient_bytes().count;
   b.main(kZeroGrad, kNoSubject, bytes,
          {.traffic = bytes,

@@ -21,7 +21,6 @@
 #include <array>
 #include <map>
 
-#include "sim/strategy/bucketing.h"
 #include "sim/strategy/builder.h"
 #include "sim/strategy/lower.h"
 #include "sim/strategy/system_knobs.h"
@@ -90,7 +89,7 @@ class DataParallelLowering {
                                          : 0),
         program_(empty_program(timed, plan)),
         memory_(w_) {
-    set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+    set_to_none_ = plan.set_to_none.value_or(plan.pytorch.has(pytorch::Change::ZeroGradSetsToNone));
     name_frozen(program_, w_);
     program_.resident = resident(w_, !set_to_none_);
     program_.activations_known = memory_.known();

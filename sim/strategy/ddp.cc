@@ -110,8 +110,9 @@ class DdpLowering {
         buffers_(w_,
                  plan.ddp.join ? timed.ranks - 1 - static_cast<int>(plan.ddp.joined_ranks) : -1),
         memory_(w_, false, timed.winograd),
-        norms_(w_, times_, timed.ranks, behaviour(plan.pytorch).blocking_on_current_stream) {
-    set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+        norms_(w_, times_, timed.ranks,
+               plan.pytorch.has(pytorch::Change::BlockingOnTheCallersStream)) {
+    set_to_none_ = plan.set_to_none.value_or(plan.pytorch.has(pytorch::Change::ZeroGradSetsToNone));
     any_unused_ = std::find(unused_.begin(), unused_.end(), true) != unused_.end();
   }
 

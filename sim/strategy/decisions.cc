@@ -99,7 +99,7 @@ Decision strategy(const Plan& plan, const DecidedFor& of) {
   auto add = [&](const std::string& text) { d.settings.push_back(*strategy_of_text(text)); };
   add(name_of(Sharding::FullShard));
   add(name_of(Sharding::ShardGradOp));
-  if (plan.pytorch == PytorchVersion::V1_13) return d;  // has no hybrid ones
+  if (!plan.pytorch.has(pytorch::Change::HybridStrategies)) return d;
   for (Sharding s : {Sharding::HybridShard, Sharding::HybridShardZero2})
     for (int n : shapes(of)) add(std::string(name_of(s)) + ":" + std::to_string(n));
   return d;
@@ -110,8 +110,8 @@ Decision strategy(const Plan& plan, const DecidedFor& of) {
 Decision reshard(const Plan& plan, const DecidedFor& of) {
   Decision d = of_knob(plan, "reshard_after_forward", {});
   d.settings.push_back({"default", [](Plan& p) { p.fsdp.reshard_after_forward = {}; }});
-  // Up to 2.7 it is the default.
-  if (plan.pytorch > PytorchVersion::V2_7) d.settings.push_back(knob_setting(d.name, "true"));
+  if (plan.pytorch.has(pytorch::Change::RootMayBeFreed))  // else it is the default
+    d.settings.push_back(knob_setting(d.name, "true"));
   d.settings.push_back(knob_setting(d.name, "false"));
   std::vector<int> smaller;
   for (int n : {2, 4, of.per_host})

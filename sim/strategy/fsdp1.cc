@@ -25,7 +25,6 @@
 
 #include <utility>
 
-#include "sim/strategy/bucketing.h"
 #include "sim/strategy/fsdp_words.h"
 
 namespace ddpsim::strategy {
@@ -33,49 +32,26 @@ namespace ddpsim::strategy {
 using namespace fsdp;  // its words
 
 namespace fsdp1 {
-namespace {
-
-constexpr Behaviour kOld{
-    BackwardPrefetch::None, false, true, true, true, true, true, true, true, true, true, false};
-constexpr Behaviour kNew{BackwardPrefetch::Pre,
-                         true,
-                         false,
-                         false,
-                         false,
-                         false,
-                         false,
-                         false,
-                         false,
-                         false,
-                         false,
-                         true};
-
-const Behaviour& behaviour_of(const Plan& plan) {
-  return plan.pytorch == PytorchVersion::V1_13 ? kOld : kNew;
-}
-
-}  // namespace
-
 Job::Job(const TimedWorkload& timed, const Plan& of)
     : w(timed.workload),
       plan(of),
       fsdp(of.fsdp),
       no_sync(uses_no_sync(of)),
       types(unit_types(timed.workload, of.fsdp)),
-      how(behaviour_of(of)),
       units(fsdp_units(w, of)),
       ranks(timed.ranks),
       predivisor(gradient_predivisor(timed.ranks)),
       groups(sharded_of(of, timed.ranks, timed.per_host)),
       // One rank has nothing to shard: FSDP says so and goes on.
       sharding(timed.ranks == 1 ? Sharding::NoShard : of.fsdp.sharding_strategy),
-      backward_prefetch(of.fsdp.backward_prefetch.value_or(how.backward_prefetch)),
-      limits(of.fsdp.limit_all_gathers.value_or(how.limit_all_gathers)),
-      sets_to_none(of.set_to_none.value_or(behaviour(of.pytorch).set_to_none)),
+      backward_prefetch(of.fsdp.backward_prefetch.value_or(
+          has(Change::PrefetchesBackward) ? BackwardPrefetch::Pre : BackwardPrefetch::None)),
+      limits(of.fsdp.limit_all_gathers.value_or(has(Change::LimitsAllGathers))),
+      sets_to_none(of.set_to_none.value_or(has(Change::ZeroGradSetsToNone))),
       memory(w, of.fsdp.param_dtype && element_size(*of.fsdp.param_dtype) == 2, timed.winograd),
       host(timed.host_memory),
       program(empty_program(timed, of)) {
-  const bool old = of.pytorch == PytorchVersion::V1_13;
+  const bool old = !has(Change::UnshardStream);
   program.streams = {old ? "all_gather" : "unshard", "post_backward"};
   if (has_pre_unshard()) pre_unshard = add_stream(program, old ? "pre_all_gather" : "pre_unshard");
   if (sharded()) program.groups = fsdp_groups(of, timed.ranks, timed.per_host);
@@ -220,12 +196,13 @@ class FsdpLowering {
 
   void before_forward(std::size_t u) {
     if (job_.empty(u)) return;
-    if (now_.first_iteration && job_.how.checks_order) check_order(u);
+    if (now_.first_iteration && !job_.has(pytorch::Change::OrderIsNotChecked)) check_order(u);
     weights_.bring(u);
     weights_.used_in_forward(u);
-    if (job_.how.views_at_forward) now_.trace.push_back({UnitEvent::What::Views, u});
+    if (!job_.has(pytorch::Change::ViewsWhereGathered))
+      now_.trace.push_back({UnitEvent::What::Views, u});
     wait(Job::kCompute, Job::kUnshard);
-    const bool known = u == Job::kRoot || !job_.how.prefetches_after_root;
+    const bool known = u == Job::kRoot || job_.has(pytorch::Change::PrefetchesEveryForward);
     if (job_.fsdp.forward_prefetch && known && !now_.first_iteration) weights_.prefetch_forward(u);
   }
 
@@ -246,9 +223,10 @@ class FsdpLowering {
     ended_.clear();
     for (const UnitEvent& e : job_.forward.events) {
       // Of a unit without gradients, hooks are on what it was given.
-      const bool hooked = e.what != UnitEvent::What::Enter ||
-                          (job_.how.reshards_frozen && !job_.empty(e.number) &&
-                           !job_.trains(e.number) && job_.in_backward.given[e.number]);
+      const bool hooked =
+          e.what != UnitEvent::What::Enter ||
+          (job_.has(pytorch::Change::ReshardsFrozenUnits) && !job_.empty(e.number) &&
+           !job_.trains(e.number) && job_.in_backward.given[e.number]);
       if (hooked) now_.trace.push_back(e);
       if (e.what == UnitEvent::What::Enter)
         before_forward(e.number);

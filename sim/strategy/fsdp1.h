@@ -12,22 +12,7 @@
 
 namespace ddpsim::strategy::fsdp1 {
 
-// What 1.13 does otherwise.
-struct Behaviour {
-  BackwardPrefetch backward_prefetch;
-  bool limit_all_gathers;
-  bool limits_every_time;  // the host asks the limiter for weights that are there already, too
-  bool limits_before_cast;
-  bool prefetches_after_root;  // forward_prefetch knows the root only
-  bool keeps_prefetched;       // until its weights are freed
-  bool always_pads;
-  bool zeroes_shard;
-  bool views_at_forward;
-  bool checks_order;
-  bool drops_moved;      // what came from the host is its stream's again once a gathering is issued
-  bool reshards_frozen;  // a unit without gradients when what it was given has its; otherwise at
-                         // the end of backward (2.1, _register_post_backward_reshard_only_hook)
-};
+using pytorch::Change;
 
 // `timed` and `plan` are there as long as the job.
 struct Job {
@@ -38,13 +23,13 @@ struct Job {
   static constexpr std::size_t kRoot = 0;
 
   Job(const TimedWorkload& timed, const Plan& plan);
+  bool has(Change c) const { return plan.pytorch.has(c); }
 
   const Workload& w;
   const Plan& plan;
   const FsdpPlan& fsdp;
   const bool no_sync;
   const UnitTypes types;
-  const Behaviour& how;
   const std::vector<Unit> units;
   const std::int64_t ranks;
   const std::int64_t predivisor;

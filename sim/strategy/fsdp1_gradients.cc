@@ -65,7 +65,7 @@ Gradients::Beside Gradients::make_input(std::size_t u) {
   }
   // Flat parameters of original ones are padded when they are made.
   const bool pads = job_.padded(u) != elements && !job_.fsdp.use_orig_params;
-  if (job_.sharded() && (pads || job_.how.always_pads)) {
+  if (job_.sharded() && (pads || !job_.has(Change::PadsWhereItMust))) {
     now_.copy(Job::kPostBackward, kPad, u, (elements + job_.padded(u)) * to);
     now_.b->allocate(Holds::Buckets, job_.padded(u) * to);
     beside.copies += job_.padded(u) * to;
@@ -79,7 +79,7 @@ Job::Stream Gradients::communicate(std::size_t u) {
   const std::int64_t kept = job_.shard(u);
   const auto label = static_cast<std::uint32_t>(u);
   const auto first = static_cast<std::uint32_t>(now_.b->step.ops.size()) + 1;  // behind its launch
-  if (job_.sharded() && job_.how.zeroes_shard)
+  if (job_.sharded() && !job_.has(Change::ShardIsNotZeroed))
     now_.copy(Job::kPostBackward, kZeroShard, u, kept * size);
   divide(Job::kPostBackward, kPredivide, u, job_.padded(u), job_.predivisor > 1);
   now_.streams.collective(Job::kPostBackward, job_.sharded() ? kScatter : kReduce, label,

@@ -33,7 +33,7 @@ void Weights::begin_forward() {
   if (!job_.fsdp.forward_prefetch) return;
   for (State& s : state_) {
     s.needs_forward = true;
-    if (!job_.how.keeps_prefetched) s.prefetched = false;
+    if (job_.has(Change::ReshardingForgetsPrefetch)) s.prefetched = false;
   }
 }
 
@@ -78,7 +78,8 @@ bool Weights::cast_shard(std::size_t u) {
 // The flat parameter is the whole one now. `gathered`: it was not before.
 void Weights::end_move(std::size_t u, bool gathered) {
   const std::uint32_t last = now_.streams.last(gathered ? Job::kUnshard : job_.pre_unshard);
-  now_.b->release(Holds::Buckets, job_.kept(u), last, gathered && !job_.how.drops_moved);
+  now_.b->release(Holds::Buckets, job_.kept(u), last,
+                  gathered && job_.has(Change::HoldsWhatWasMoved));
 }
 
 // Another stream than its own used it last.
@@ -90,11 +91,11 @@ void Weights::end_cast(std::size_t u, Job::Stream used_on) {
 
 void Weights::unshard(std::size_t u) {
   State& s = state_[u];
-  if (job_.how.limits_before_cast) limit(u);
+  if (!job_.has(Change::LimitsAfterTheCast)) limit(u);
   const bool brought = bring_shard(u);
   const bool gathers = job_.sharded() && !s.whole;
   if (brought) now_.streams.wait(Job::kUnshard, job_.pre_unshard);
-  if (!job_.how.limits_before_cast) limit(u);
+  if (job_.has(Change::LimitsAfterTheCast)) limit(u);
   if (gathers) {
     const std::int64_t bytes = job_.padded(u) * job_.computed(u);
     now_.streams.collective(Job::kUnshard, now_.backward ? kGatherAgain : kGather,
@@ -106,7 +107,7 @@ void Weights::unshard(std::size_t u) {
   if (job_.sharded()) end_cast(u, Job::kUnshard);
   if (brought && !job_.fsdp.param_dtype) end_move(u, gathers);
   s.on_device = true;
-  if (!now_.backward && !job_.how.views_at_forward)
+  if (!now_.backward && job_.has(Change::ViewsWhereGathered))
     now_.trace.push_back({UnitEvent::What::Views, u});
 }
 
@@ -120,7 +121,7 @@ void Weights::reshard(std::size_t u, bool frees) {
   s.on_device = false;
   if (frees && job_.limits) freed_.push_back(now_.streams.last(Job::kCompute));
   if (!job_.sharded()) end_cast(u, Job::kCompute);
-  if (frees || !job_.how.keeps_prefetched) s.prefetched = false;
+  if (frees || job_.has(Change::ReshardingForgetsPrefetch)) s.prefetched = false;
 }
 
 std::int64_t Weights::left_whole() const {
@@ -143,7 +144,7 @@ void Weights::prefetch(const std::vector<std::size_t>& order, std::size_t u, int
 }
 
 void Weights::bring(std::size_t u) {
-  if (job_.how.limits_every_time || !state_[u].prefetched) unshard(u);
+  if (!job_.has(Change::LimitsWhatIsNew) || !state_[u].prefetched) unshard(u);
 }
 
 }  // namespace ddpsim::strategy::fsdp1

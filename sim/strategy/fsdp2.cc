@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "sim/strategy/bucketing.h"
 #include "sim/strategy/fsdp_words.h"
 
 namespace ddpsim::strategy {
@@ -35,10 +34,10 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
       types(unit_types(timed.workload, of.fsdp)),
       units(fsdp_units(w, of)),
       groups(sharded_of(of, timed.ranks, timed.per_host)),
-      sets_to_none(of.set_to_none.value_or(behaviour(of.pytorch).set_to_none)),
+      sets_to_none(of.set_to_none.value_or(of.pytorch.has(pytorch::Change::ZeroGradSetsToNone))),
       memory(w, of.fsdp.param_dtype && element_size(*of.fsdp.param_dtype) == 2, timed.winograd),
       host(timed.host_memory),
-      copies(groups.ranks == 1 && of.pytorch > PytorchVersion::V2_7),
+      copies(groups.ranks == 1 && of.pytorch.has(pytorch::Change::OneRankCopies)),
       program(empty_program(timed, of)) {
   // NCCL averages, but halves of five exponent bits are divided by its roots before and after.
   if (types.reduce == DType::Float16) {
@@ -89,8 +88,8 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
 
 bool Job::frees(std::size_t u) const {
   if (u != kRoot) return smaller() != 0;
-  // Up to 2.7 the root's weights stay, whatever is asked for (#154704, #155319).
-  return plan.pytorch > PytorchVersion::V2_7 && fsdp.reshard_after_forward.ranks && smaller() != 0;
+  return plan.pytorch.has(pytorch::Change::RootMayBeFreed) && fsdp.reshard_after_forward.ranks &&
+         smaller() != 0;
 }
 
 std::int64_t Job::padded_of(TensorIndex t) const {

@@ -72,7 +72,8 @@ std::int64_t Gradients::recycle() {
 void Gradients::reduce(std::size_t u) {
   const std::int64_t recycled = recycle();
   // 2.12's loop keeps its variable until the function returns.
-  const bool late = job_.plan.pytorch == PytorchVersion::V2_12;
+  const bool late = job_.plan.pytorch.has(pytorch::Change::WaitsForInputsInEachUnit) &&
+                    !job_.plan.pytorch.has(pytorch::Change::SeveralInputs);
   if (!late) now_.b->release(Holds::Buckets, recycled);
   const std::int64_t size = std::exchange(state_[u].kept, false) ? job_.reduced() : job_.computed();
   const std::int64_t bytes = job_.units[u].elements * size;
@@ -88,7 +89,7 @@ void Gradients::reduce(std::size_t u) {
 }
 
 void Gradients::pass() {
-  if (job_.plan.pytorch < PytorchVersion::V2_12) return;
+  if (!job_.plan.pytorch.has(pytorch::Change::WaitsForInputsInEachUnit)) return;
   now_.b->release(Holds::Buckets, recycle());
 }
 

@@ -235,8 +235,9 @@ Problem check_fsdp(const Plan& plan, int ranks, int per_host) {
     if (f.shard_degree == 0) return {};
     return {path, "is of sharding_strategy hybrid_shard and hybrid_shard_zero2"};
   }
-  if (one && plan.pytorch == PytorchVersion::V1_13)
-    return {"/plan/sharding_strategy", "PyTorch 1.13 has no hybrid strategies (2.0 and later)"};
+  if (one && !plan.pytorch.has(pytorch::Change::HybridStrategies))
+    return {"/plan/sharding_strategy", std::string("PyTorch ") + name_of(plan.pytorch) +
+                                           " has no hybrid strategies (2.0 and later)"};
   const Sharded s = sharded_of(plan, ranks, per_host);
   if (ranks % s.ranks != 0)
     return {path, "groups of " + std::to_string(s.ranks) +

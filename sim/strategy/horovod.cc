@@ -16,7 +16,6 @@
 
 #include <algorithm>
 
-#include "sim/strategy/bucketing.h"
 #include "sim/strategy/builder.h"
 #include "sim/strategy/lower.h"
 
@@ -72,7 +71,7 @@ class HorovodLowering {
         timeline_(backward_timeline(timed, unused_)),
         program_(empty_program(timed, plan)),
         memory_(w_, false, timed.winograd) {
-    set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+    set_to_none_ = plan.set_to_none.value_or(plan.pytorch.has(pytorch::Change::ZeroGradSetsToNone));
     program_.resident = resident(w_, !set_to_none_);
     program_.activations_known = memory_.known();
     of(program_.resident, Holds::Buckets) = knobs().fusion_threshold;

@@ -113,7 +113,8 @@ Plan with(const Plan& plan, const Knob& knob, const KnobValue& value) {
   else
     choose(p, record(knob), value.text);
   if (is_cap(knob) || is_first(knob)) p.bucket_cap_mb_list.clear();
-  if (is_first(knob) && !behaviour(plan.pytorch).first_bucket_always_small) p.bucket_cap_mb.reset();
+  if (is_first(knob) && plan.pytorch.has(pytorch::Change::CapHoldsForTheFirstBucket))
+    p.bucket_cap_mb.reset();
   return p;
 }
 

@@ -40,7 +40,7 @@ std::optional<KnobValue> parse_value(const Knob& knob, const std::string& text);
 inline constexpr const char* kCapListWarning =
     "an argument from PyTorch 2.12 on (#169026), which this plan is not of";
 inline bool takes_cap_list(const Plan& plan) {
-  return plan.pytorch >= PytorchVersion::V2_12;
+  return plan.pytorch.has(pytorch::Change::CapForEachBucket);
 }
 
 // One setting for each list of buckets that the knob can make, ascending, each the roundest of

@@ -82,7 +82,7 @@ class LocalSgdLowering {
         tensors_(static_cast<std::int64_t>(w_.tensors.size())),
         program_(empty_program(timed, plan)),
         memory_(w_) {
-    set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+    set_to_none_ = plan.set_to_none.value_or(plan.pytorch.has(pytorch::Change::ZeroGradSetsToNone));
     program_.resident = resident(w_, !set_to_none_);
     // The weights of the round before, and the outer momentum.
     if (diloco_) {
@@ -190,7 +190,7 @@ class LocalSgdLowering {
     if (b.gpu()) b.wait(kAwaitDevice, kNoSubject, last_);
     const std::uint32_t reduced =
         b.collective(kReduceParameters, kNoSubject, bytes_, w_.tensors.front().dtype,
-                     behaviour(plan_.pytorch).blocking_on_current_stream);
+                     plan_.pytorch.has(pytorch::Change::BlockingOnTheCallersStream));
     b.step.ops[reduced].group = group;
     if (b.gpu())
       b.add_dep(b.event(kParametersAveraged, Lane::Compute), reduced);

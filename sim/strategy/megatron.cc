@@ -19,7 +19,6 @@
 
 #include <algorithm>
 
-#include "sim/strategy/bucketing.h"
 #include "sim/strategy/builder.h"
 #include "sim/strategy/lower.h"
 
@@ -80,7 +79,7 @@ class MegatronLowering {
         plan_(plan.megatron),
         micro_steps_(plan.accumulation_steps),
         ranks_(timed.ranks),
-        blocking_on_compute_(behaviour(plan.pytorch).blocking_on_current_stream),
+        blocking_on_compute_(plan.pytorch.has(pytorch::Change::BlockingOnTheCallersStream)),
         buffer_(w_, plan_, timed.ranks),
         owned_(buffer_.owned()),
         fused_(fused_tensors(w_, plan_.gradient_accumulation_fusion)),

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/strategy/bucketing.h"
 #include "sim/strategy/insert.h"
 
 namespace ddpsim::strategy {
@@ -47,7 +46,7 @@ class OwnWork {
         timed_(timed),
         loop_(timed.workload.loop),
         gpu_(p.device == DeviceKind::Gpu),
-        on_current_stream_(behaviour(plan.pytorch).blocking_on_current_stream),
+        on_current_stream_(plan.pytorch.has(pytorch::Change::BlockingOnTheCallersStream)),
         in_(p, s) {}
 
   void into(const std::vector<std::uint32_t>& backward) {

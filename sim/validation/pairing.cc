@@ -84,7 +84,8 @@ std::vector<std::string> tags_of(const Workload& workload, const Cluster& cluste
   add("unused", plan.find_unused_parameters);
   add("small_messages", workload.gradient_bytes().count < kSmall);
   add("large_buckets", ddp && cap >= 25 && workload.gradient_bytes().count > 3 * 25 * 1048576);
-  add("first_bucket", plan.pytorch == PytorchVersion::V1_13 || (ddp && !plan.bucket_cap_mb));
+  add("first_bucket", !plan.pytorch.has(pytorch::Change::CapHoldsForTheFirstBucket) ||
+                          (ddp && !plan.bucket_cap_mb));
   add("host_lane", cluster.device == DeviceKind::Gpu);
   return out;
 }

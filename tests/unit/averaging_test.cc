@@ -13,7 +13,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-Plan plan(Granularity g, bool async = false, PytorchVersion v = PytorchVersion::V2_7) {
+Plan plan(Granularity g, bool async = false, PytorchVersion v = PytorchVersion{2, 7}) {
   Plan p;
   p.system = System::Averaging;
   p.granularity = g;
@@ -88,10 +88,10 @@ TEST(Averaging, OnAGpuBlocksTheStreamAndNotTheHost) {
 }
 
 TEST(Averaging, RunsBlockingCollectivesOnTheCurrentStreamSince28) {
-  Listing l(two(DeviceKind::Gpu), plan(Granularity::PerParameter, false, PytorchVersion::V2_11));
+  Listing l(two(DeviceKind::Gpu), plan(Granularity::PerParameter, false, PytorchVersion{2, 11}));
   EXPECT_EQ(l.op("allreduce/layer0.weight").lane, Lane::Compute);
   EXPECT_EQ(l.waits("div/layer0.weight"), Names{"launch/div/layer0.weight"});
-  Listing async(two(DeviceKind::Gpu), plan(Granularity::PerParameter, true, PytorchVersion::V2_11));
+  Listing async(two(DeviceKind::Gpu), plan(Granularity::PerParameter, true, PytorchVersion{2, 11}));
   EXPECT_EQ(async.op("allreduce/layer0.weight").lane, Lane::Comm);
 }
 

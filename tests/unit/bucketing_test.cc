@@ -242,7 +242,7 @@ TEST(Published, ResNet50) {
 // PyTorch issue #48880: the first bucket is 1 MiB although a cap is given, in versions before 2.4.
 TEST(Published, ResNet18OfIssue48880) {
   Workload w = model(file("models")["resnet18"]);
-  for (PytorchVersion v : {PytorchVersion::V1_13, PytorchVersion::V2_0}) {
+  for (PytorchVersion v : {PytorchVersion{1, 13}, PytorchVersion{2, 0}}) {
     Plan p;
     p.pytorch = v;
     p.bucket_cap_mb = 25;
@@ -253,7 +253,7 @@ TEST(Published, ResNet18OfIssue48880) {
               (std::vector<std::int64_t>{2'052'000, 38'297'600, 6'408'448}));
   }
   Plan p;
-  p.pytorch = PytorchVersion::V2_11;
+  p.pytorch = PytorchVersion{2, 11};
   p.bucket_cap_mb = 25;
   EXPECT_EQ(sizes(w, rebuilt_buckets(w, p, w.arrival)),
             (std::vector<std::int64_t>{30'904'224, 15'853'824}));

@@ -312,7 +312,7 @@ TEST(Accumulation, OfOneMicroStepIsTheSameWithAndWithoutNoSync) {
 TEST(ZeroGrad, ExistsOnlyIfGradientsAreKept) {
   Plan p;
   EXPECT_FALSE(Listing(three(DeviceKind::Cpu), p).has("zero_grad"));
-  p.pytorch = PytorchVersion::V1_13;
+  p.pytorch = PytorchVersion{1, 13};
   Listing old(three(DeviceKind::Cpu), p);
   EXPECT_EQ(old.names().front(), "zero_grad");
   EXPECT_TRUE(old.has("accumulate/"));

@@ -194,7 +194,7 @@ std::int64_t bytes_of(const Workload& w, const std::vector<strategy::Unit>& unit
 TEST(Frozen, Fsdp2GathersAllAndScattersTheRest) {
   for (DType type : {DType::Float32, DType::BFloat16}) {
     FrozenJob job(frozen(of_front, type), System::Fsdp2);
-    if (type == DType::BFloat16) job.s.plan.pytorch = PytorchVersion::V2_12;
+    if (type == DType::BFloat16) job.s.plan.pytorch = PytorchVersion{2, 12};
     const Program p = job.program();
     const std::vector<strategy::Unit> units = strategy::fsdp_units(job.w, job.s.plan);
     ASSERT_EQ(units.size(), 13u);
@@ -203,7 +203,8 @@ TEST(Frozen, Fsdp2GathersAllAndScattersTheRest) {
     for (TensorIndex t : units[4].frozen) ahead += job.w.frozen[t].bytes().count;
     std::int64_t root = 0;
     for (TensorIndex t : units[0].parameters(job.w)) root += job.w.parameter(t).bytes().count;
-    if (job.s.plan.pytorch > PytorchVersion::V2_7) root = 0;  // its weights stay by default
+    if (job.s.plan.pytorch.has(pytorch::Change::RootMayBeFreed))
+      root = 0;  // its weights stay by default
     const std::int64_t kept = bytes_of(job.w, {units.front()}, false);
     expect_shares(sent(p, Operation::AllGather),
                   bytes_of(job.w, units, false) + bytes_of(job.w, units, true) - kept + ahead,
@@ -236,7 +237,7 @@ TEST(Frozen, Fsdp1RefusesMixedUnitsAndReducesAllOfThemWithOriginalParameters) {
     return sum;
   };
   EXPECT_GT(backward(p), backward(apart.program()));
-  job.s.plan.pytorch = PytorchVersion::V1_13;
+  job.s.plan.pytorch = PytorchVersion{1, 13};
   EXPECT_TRUE(test::has(job.refusal(), "2.0 is the first to have it"));
 }
 
@@ -248,7 +249,7 @@ TEST(Frozen, UnitsOfSeveralTypesAreRefusedAsPytorchDoes) {
   EXPECT_TRUE(test::has(whole.refusal(), "integer dtype"));
   FrozenJob two(frozen(of_attention, DType::BFloat16), System::Fsdp2);
   EXPECT_TRUE(test::has(two.refusal(), "pytorch=2.11"));
-  two.s.plan.pytorch = PytorchVersion::V2_11;
+  two.s.plan.pytorch = PytorchVersion{2, 11};
   EXPECT_EQ(two.refusal(), "");
 }
 

@@ -109,7 +109,7 @@ Scenario scenario(int ranks, double cap, Backend backend = Backend::Gloo) {
   s.ranks = ranks;
   s.plan.backend = backend;
   s.plan.bucket_cap_mb = cap;
-  s.plan.pytorch = PytorchVersion::V2_7;
+  s.plan.pytorch = PytorchVersion{2, 7};
   return s;
 }
 

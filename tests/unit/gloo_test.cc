@@ -15,7 +15,7 @@ constexpr std::int64_t kMiBytes = 1 << 20;
 Plan ddp(double cap) {
   Plan p;
   p.backend = Backend::Gloo;
-  p.pytorch = PytorchVersion::V1_13;
+  p.pytorch = PytorchVersion{1, 13};
   p.bucket_cap_mb = cap;
   p.set_to_none = true;
   return p;

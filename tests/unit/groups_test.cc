@@ -223,7 +223,7 @@ TEST(Fsdp2, TheRootIsResharedOnlyWhereAskedForAndSinceAfter27) {
   const std::int64_t kept = Listing(plan, 8).bytes(Operation::AllGather);
   plan.fsdp.reshard_after_forward = {1};
   EXPECT_EQ(Listing(plan, 8).bytes(Operation::AllGather), kept);
-  plan.pytorch = PytorchVersion::V2_11;
+  plan.pytorch = PytorchVersion{2, 11};
   EXPECT_GT(Listing(plan, 8).bytes(Operation::AllGather), kept);
 }
 
@@ -243,7 +243,7 @@ TEST(ShardGroups, AreRefusedWhereTheyDoNotPartTheRanks) {
   EXPECT_EQ(refused(plan, 16, 8), "");
   EXPECT_EQ(refused(plan, 12, 8), "/plan/shard_degree");
   EXPECT_EQ(refused(plan, 4, 1), "/plan/shard_degree");
-  plan.pytorch = PytorchVersion::V1_13;
+  plan.pytorch = PytorchVersion{1, 13};
   EXPECT_EQ(refused(plan, 16, 8), "/plan/sharding_strategy");
   Plan two = fsdp2();
   two.fsdp.reshard_after_forward = {3};

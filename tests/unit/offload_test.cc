@@ -107,7 +107,7 @@ TEST(Offload, ARankCopiesItsShareOfFourBytesEachWay) {
 // FSDP1's flat parameters are the host's between forward and backward, also those that stay whole.
 TEST(Offload, Fsdp1CopiesEachShardForForwardAndForBackward) {
   for (Sharding s : {Sharding::FullShard, Sharding::ShardGradOp})
-    for (PytorchVersion v : {PytorchVersion::V1_13, PytorchVersion::V2_7}) {
+    for (PytorchVersion v : {PytorchVersion{1, 13}, PytorchVersion{2, 7}}) {
       Plan plan = fsdp(true);
       plan.fsdp.sharding_strategy = s;
       plan.pytorch = v;

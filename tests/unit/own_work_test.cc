@@ -133,7 +133,7 @@ TEST(LeftOut, IsSaidInEachAnswer) {
   EXPECT_EQ(says[1], "not counted: 3 send in each step, 4 MiB");
   EXPECT_NE(says[2].find("PyTorch 1.13.1+cpu"), std::string::npos);
   EXPECT_NE(says[3].find("torch.nn.RMSNorm"), std::string::npos);
-  j.scenario.plan.pytorch = PytorchVersion::V1_13;
+  j.scenario.plan.pytorch = PytorchVersion{1, 13};
   EXPECT_EQ(predict(j.question()).extrapolated.size(), 2u);
 }
 

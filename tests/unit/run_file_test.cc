@@ -256,7 +256,7 @@ TEST(RunFile, PredictedRunsComeBackForEveryKindOfOperation) {
 TEST(RunFile, EveryNameOfEveryStepHasItsKind) {
   Plan plan;
   plan.find_unused_parameters = true;
-  plan.pytorch = PytorchVersion::V1_13;
+  plan.pytorch = PytorchVersion{1, 13};
   plan.set_to_none = false;
   plan.accumulation_steps = 2;
   ddpsim::Run frame = measured_run();

@@ -59,9 +59,9 @@ TEST(Knobs, FirstBucketNeedsTheDefaultCapFromPyTorch27On) {
   Plan p;
   p.bucket_cap_mb = 50;
   Knob first = strategy::knobs(p)[1];
-  p.pytorch = PytorchVersion::V2_7;
+  p.pytorch = PytorchVersion{2, 7};
   EXPECT_FALSE(strategy::with(p, first, {"4194304", 4194304}).bucket_cap_mb);
-  p.pytorch = PytorchVersion::V2_0;
+  p.pytorch = PytorchVersion{2, 0};
   EXPECT_EQ(strategy::with(p, first, {"4194304", 4194304}).bucket_cap_mb, 50);
 }
 

@@ -24,6 +24,9 @@
 namespace ddpsim::cli {
 namespace {
 
+// That executed steps on this project's hosts.
+constexpr PytorchVersion kExecutedPytorch{1, 13};
+
 struct PredictFlags {
   QuestionFlags question;
   DescribeFlags described;
@@ -207,7 +210,7 @@ report::Heading heading_of_plan(const Loaded& l, const io::Home& home) {
     return h;
   }
   bool recorded =
-      plan.pytorch == PytorchVersion::V1_13 && backend_of(plan, l.profile.kind) == Backend::Gloo;
+      plan.pytorch == kExecutedPytorch && backend_of(plan, l.profile.kind) == Backend::Gloo;
   h.schedule = recorded ? "schedule checked against executed PyTorch 1.13 over Gloo"
                         : fmt::format(
                               "schedule of PyTorch {} over {} from source reading, not executed "

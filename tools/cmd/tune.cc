@@ -262,11 +262,11 @@ void tune_command(Terminal& t, const TuneFlags& flags) {
   options.options = l.options;
   options.knob = knob_of(flags.knob, l.scenario.plan);
   if (options.knob.name == "first_bucket_bytes" && l.scenario.plan.bucket_cap_mb &&
-      l.scenario.plan.pytorch >= PytorchVersion::V2_7)
+      l.scenario.plan.pytorch.has(pytorch::Change::CapHoldsForTheFirstBucket))
     throw InputError{"--knob first_bucket_bytes",
                      fmt::format("changes nothing in PyTorch {} where bucket_cap_mb is set: the "
                                  "cap holds for the first bucket, too; leave bucket_cap_mb out",
-                                 ddpsim::name_of(l.scenario.plan.pytorch))};
+                                 name_of(l.scenario.plan.pytorch))};
   options.only = values_of(flags.values, options.knob);
   if (options.only.empty()) check_size(l.workload);
   options.levers = !flags.no_levers;

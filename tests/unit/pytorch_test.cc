@@ -1,0 +1,38 @@
+#include "sim/model/pytorch.h"
+
+#include <gtest/gtest.h>
+
+namespace ddpsim::pytorch {
+namespace {
+
+TEST(PytorchVersion, IsOneOfTheReleasesThatWereRead) {
+  for (const Known& k : kReleases) {
+    const auto version = parse_version(k.name);
+    ASSERT_TRUE(version) << k.name;
+    EXPECT_STREQ(name_of(*version), k.name);
+    EXPECT_STREQ(shipped_nccl(*version), k.nccl);
+    EXPECT_EQ(parse_version(std::string(k.name) + ".1+cu126"), version) << k.name;
+  }
+  for (const char* text : {"", "2", "2.", "2.x", "1.10", "2.14", "2.71", "2.7x", "2.7,1", "12.7",
+                           "2.-7", "2.99999999999999999999", "v2.7"})
+    EXPECT_FALSE(parse_version(text)) << text;
+}
+
+TEST(PytorchVersion, HasAChangeFromItsReleaseOn) {
+  for (const Difference& d : kDifferences) {
+    bool had = false;
+    for (const Known& k : kReleases) {
+      const Version version = *parse_version(k.name);
+      EXPECT_EQ(version.has(d.change), k.release >= d.since) << d.before_and_now << ", " << k.name;
+      EXPECT_TRUE(version.with(d.change).has(d.change)) << d.before_and_now;
+      if (version.has(d.change)) EXPECT_EQ(version.with(d.change), version);
+      if (version.has(d.change) && !had) EXPECT_STREQ(first_with(d.change), k.name);
+      had = version.has(d.change);
+    }
+    EXPECT_TRUE(had) << d.before_and_now << ": no release has it";
+    EXPECT_FALSE(d.source.empty()) << d.before_and_now;
+  }
+}
+
+}  // namespace
+}  // namespace ddpsim::pytorch
