@@ -200,29 +200,11 @@ System read_system(const Reader& r) {
   if (is_other_parallelism(name))
     r.fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; it models " +
            known_systems());
-  if (lower_case(name) == "ddp" || name == "DistributedDataParallel") return System::PytorchDdp;
-  if (name == "fsdp1") return System::Fsdp;
-  if (name == "fully_shard") return System::Fsdp2;
-  if (name == "FullyShardedDataParallel") return System::Fsdp;
-  if (name == "hvd") return System::Horovod;
-  if (name == "apex_ddp" || name == "apex-ddp") return System::Apex;
-  if (name == "dp" || name == "DataParallel" || name == "nn.DataParallel")
-    return System::DataParallel;
-  if (lower_case(name) == "localsgd" || name == "local-sgd" || is_diloco(name))
-    return System::LocalSgd;
-  if (name == "ParameterServerStrategy" || name == "parameter-server" ||
-      name == "parameter_servers" || name == "tf.distribute.ParameterServerStrategy")
-    return System::ParameterServer;
-  if (name == "MirroredStrategy" || name == "tf.distribute.MirroredStrategy")
-    return System::Mirrored;
-  if (name == "MultiWorkerMirroredStrategy" || name == "mwms" || name == "multi-worker-mirrored" ||
-      name == "tf.distribute.MultiWorkerMirroredStrategy")
-    return System::MultiWorkerMirrored;
-  if (name == "zero-redundancy" || name == "ZeroRedundancyOptimizer") return System::ZeroRedundancy;
   if (zero_stage_of(name)) return System::Zero;
   std::vector<const char*> names;
   for (const strategy::SystemRecord& s : strategy::systems()) {
-    if (lower_case(name) == s.name) return s.system;
+    auto is_it = [&](const char* known) { return lower_case(name) == known; };
+    if (is_it(s.name) || std::any_of(s.aliases.begin(), s.aliases.end(), is_it)) return s.system;
     names.push_back(s.name);
   }
   if (lower_case(name).find("deepspeed") != std::string::npos)

@@ -322,11 +322,14 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
     if (Problem problem = check_wrapping(p.fsdp, w)) return problem;
     if (Problem problem = check_frozen_units(p, w)) return problem;
   }
+  if (p.system == System::Fsdp && !p.pytorch.has(pytorch::Change::Fsdp))
+    return {"/plan/pytorch", std::string("FullyShardedDataParallel is modelled as of PyTorch ") +
+                                 first_with(pytorch::Change::Fsdp) + " and later"};
   if (p.system == System::Fsdp2) {
     const FsdpPlan& f = p.fsdp;
     using pytorch::Change;
     if (!p.pytorch.has(Change::FullyShard))
-      return {"/plan/pytorch", std::string("fully_shard is modelled as of ") +
+      return {"/plan/pytorch", std::string("fully_shard is modelled as of PyTorch ") +
                                    first_with(Change::FullyShard) + " and later; " +
                                    name_of(p.pytorch) + " has FSDP1 (\"fsdp\")"};
     if (!p.pytorch.has(Change::SeveralInputs))

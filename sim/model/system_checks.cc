@@ -282,7 +282,9 @@ Problem check_ddp(const Plan& p, const Workload& w, DeviceKind device) {
     return {"/plan/batched_grad_copy", "PyTorch 2.12 is the first to have it (--set pytorch=2.12)"};
   if (d.optimizer_in_backward) {
     if (gpu && !p.pytorch.has(pytorch::Change::OptimizerInBackwardOnGpus))
-      return {"/plan/optimizer_in_backward", "is modelled as of 2.7 (--set pytorch=2.7)"};
+      return {"/plan/optimizer_in_backward",
+              std::string("is modelled as of PyTorch ") +
+                  first_with(pytorch::Change::OptimizerInBackwardOnGpus)};
     if (p.system != System::PytorchDdp)
       return {"/plan/optimizer_in_backward",
               "ZeroRedundancyOptimizer updates after backward; leave out one of the two"};

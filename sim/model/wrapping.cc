@@ -168,7 +168,9 @@ std::map<std::string, OfUnit> parameters_of_units(const Workload& w, const FsdpP
 Problem check_frozen_units(const Plan& plan, const Workload& w) {
   const bool one = plan.system == System::Fsdp;
   if (one && plan.fsdp.use_orig_params && !plan.pytorch.has(pytorch::Change::UseOrigParams))
-    return {"/plan/use_orig_params", "PyTorch 2.0 is the first to have it (--set pytorch=2.7)"};
+    return {"/plan/use_orig_params", std::string("is modelled as of PyTorch ") +
+                                         first_with(pytorch::Change::UseOrigParams) +
+                                         " (--set pytorch=2.7)"};
   if (w.frozen.empty()) return {};
   for (const Tensor& t : w.frozen)
     if (one && t.dtype >= DType::Int64)
@@ -193,9 +195,9 @@ Problem check_frozen_units(const Plan& plan, const Workload& w) {
       return {"/plan/system", unit + " holds " + typed(held.first) + " and " + typed(held.other) +
                                   ", and " +
                                   (one ? "FullyShardedDataParallel stops (\"Must flatten tensors "
-                                         "with uniform dtype\"): --plan fsdp2 --set pytorch=2.11"
-                                       : "PyTorch 2.7 asserts one dtype in a unit: --set "
-                                         "pytorch=2.11, whose frozen parameters may have another")};
+                                         "with uniform dtype\"): --plan fsdp2 --set pytorch=2.8"
+                                       : "PyTorch up to 2.7 asserts one dtype in a unit: --set "
+                                         "pytorch=2.8, whose frozen parameters may have another")};
   }
   return {};
 }

@@ -85,7 +85,9 @@ std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> ten
 std::vector<std::vector<TensorIndex>> initial_buckets(const Workload& w, const Plan& plan) {
   std::vector<std::int64_t> limits{std::numeric_limits<std::int64_t>::max()};
   bool listed = !plan.bucket_cap_mb_list.empty();  // which the first iteration keeps to, too
-  if (listed || (plan.find_unused_parameters && !plan.static_graph)) limits = limits_of(plan);
+  if (listed || (plan.find_unused_parameters && !plan.static_graph) ||
+      !plan.pytorch.has(pytorch::Change::OneInitialBucket))
+    limits = limits_of(plan);
   auto buckets =
       assign_buckets(w.tensors, registration_order(w.tensors.size()), limits, Order::Registration);
   std::reverse(buckets.begin(), buckets.end());

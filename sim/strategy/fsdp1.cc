@@ -264,7 +264,9 @@ class FsdpLowering {
     if (job_.empty(u)) return;
     if (job_.trains(u)) gradients_.flatten(u);
     weights_.reshard(u, frees_in_backward());
-    if (job_.backward_prefetch == BackwardPrefetch::Post) weights_.prefetch_backward(ended_, u);
+    const bool ahead = job_.trains(u) || job_.has(pytorch::Change::FrozenUnitsPrefetch);
+    if (ahead && job_.backward_prefetch == BackwardPrefetch::Post)
+      weights_.prefetch_backward(ended_, u);
     if (job_.trains(u) && syncs()) gradients_.reduce(u);
   }
   bool frees_in_backward() const {

@@ -37,7 +37,8 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
       sets_to_none(of.set_to_none.value_or(of.pytorch.has(pytorch::Change::ZeroGradSetsToNone))),
       memory(w, of.fsdp.param_dtype && element_size(*of.fsdp.param_dtype) == 2, timed.winograd),
       host(timed.host_memory),
-      copies(groups.ranks == 1 && of.pytorch.has(pytorch::Change::OneRankCopies)),
+      gathers(groups.ranks > 1 || !of.pytorch.has(pytorch::Change::OneRankGathersNothing)),
+      scatters(groups.ranks > 1 || !of.pytorch.has(pytorch::Change::OneRankScattersNothing)),
       program(empty_program(timed, of)) {
   // NCCL averages, but halves of five exponent bits are divided by its roots before and after.
   if (types.reduce == DType::Float16) {

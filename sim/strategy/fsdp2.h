@@ -32,7 +32,8 @@ struct Job {
   const bool sets_to_none;
   const ModelMemory memory;
   const std::optional<HostMemory> host;  // of a plan that offloads
-  const bool copies;                     // one rank shards: nothing to gather nor to scatter
+  const bool gathers;                    // false: one rank shards, and copies
+  const bool scatters;                   // likewise
   Program program;
   std::vector<std::int64_t> padded;  // elements that have gradients, by unit
   std::vector<std::size_t> wrapped;  // units that have parameters, but the root

@@ -82,7 +82,7 @@ void Gradients::reduce(std::size_t u) {
   now_.b->allocate(Holds::Buckets, input);
   // A loop's variable keeps the last gradient until the function returns.
   const TensorIndex end = job_.units[u].tensors.back();
-  const std::int64_t last = job_.copies ? 0 : job_.w.tensors[end].elements() * size;
+  const std::int64_t last = job_.scatters ? job_.w.tensors[end].elements() * size : 0;
   now_.b->release(Holds::Gradients, bytes - last);
   keep(u, communicate(u), last);
   if (late) now_.b->release(Holds::Buckets, recycled);
@@ -101,9 +101,9 @@ Job::Stream Gradients::communicate(std::size_t u) {
   std::uint32_t begins = kNoOp;
   if (job_.predivisor > 1) begins = now_.copy(Job::kReduceScatter, kPredivide, u, 2 * input);
   const std::uint32_t scattered =
-      job_.copies ? now_.copy(Job::kReduceScatter, kCopyGradient, u, input + output)
-                  : now_.streams.collective(Job::kReduceScatter, kScatter, label, input,
-                                            job_.types.reduce, job_.group(), job_.scatter);
+      job_.scatters ? now_.streams.collective(Job::kReduceScatter, kScatter, label, input,
+                                              job_.types.reduce, job_.group(), job_.scatter)
+                    : now_.copy(Job::kReduceScatter, kCopyGradient, u, input + output);
   scattered_.push_back({scattered, input});
   const bool is_gradient =
       job_.types.reduce == job_.types.weights && !state_[u].gradient && !job_.host;

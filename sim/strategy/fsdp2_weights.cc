@@ -45,7 +45,7 @@ void Weights::unshard(std::size_t u) {
   if (s.unsharding || s.there == State::There::Whole || job_.empty(u)) return;
   s.unsharding = true;
   gathering_waits_for(std::exchange(s.resharded, kNoOp));
-  if (job_.copies) return;
+  if (!job_.gathers) return;
   const bool from_smaller = s.there == State::There::Smaller;
   const std::int64_t ranks = from_smaller ? job_.smaller() : job_.groups.ranks;
   bring_own(u, ranks, from_smaller);
@@ -64,15 +64,15 @@ void Weights::wait_for_unshard(std::size_t u) {
   s.unsharding = false;
   if (!now_.backward) gathering_waits_for(std::exchange(copied_out_, kNoOp));
   now_.streams.wait_for(Job::kCompute, std::exchange(s.gathered, kNoOp));
-  const std::int64_t buffer = job_.copies ? 0 : job_.weights[u].computed;
+  const std::int64_t buffer = job_.gathers ? job_.weights[u].computed : 0;
   const OpWord& word = now_.backward ? kUnitOutAgain : kUnitOut;
   const std::uint32_t out =
-      job_.copies ? copy_own(word, u) : now_.copy(Job::kCompute, word, u, 2 * buffer);
+      job_.gathers ? now_.copy(Job::kCompute, word, u, 2 * buffer) : copy_own(word, u);
   now_.b->allocate(Holds::Gathered, buffer);
   if (s.there == State::There::Smaller)
     now_.b->release(Holds::Gathered, job_.weights[u].computed / job_.smaller());
   s.there = State::There::Whole;
-  if (now_.backward || job_.copies) {
+  if (now_.backward || !job_.gathers) {
     gathering_waits_for(out);
     now_.b->release(Holds::Buckets, buffer);
   } else {
@@ -145,7 +145,7 @@ void Weights::drop(std::size_t u) {
   State& s = state_[u];
   if (!std::exchange(s.unsharding, false)) return;
   now_.streams.wait_for(Job::kCompute, std::exchange(s.gathered, kNoOp));
-  now_.b->release(Holds::Buckets, job_.copies ? 0 : job_.weights[u].computed);
+  now_.b->release(Holds::Buckets, job_.gathers ? job_.weights[u].computed : 0);
 }
 
 }  // namespace ddpsim::strategy::fsdp2

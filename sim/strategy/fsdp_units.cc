@@ -236,9 +236,13 @@ Problem check_fsdp(const Plan& plan, int ranks, int per_host) {
     return {path, "is of sharding_strategy hybrid_shard and hybrid_shard_zero2"};
   }
   if (one && !plan.pytorch.has(pytorch::Change::HybridStrategies))
-    return {"/plan/sharding_strategy", std::string("PyTorch ") + name_of(plan.pytorch) +
-                                           " has no hybrid strategies (2.0 and later)"};
+    return {"/plan/sharding_strategy",
+            std::string("PyTorch ") + name_of(plan.pytorch) +
+                " is not modelled with hybrid strategies (those of 2.1 and later are)"};
   const Sharded s = sharded_of(plan, ranks, per_host);
+  if (!one && s.ranks < ranks && !plan.pytorch.has(pytorch::Change::HybridHoldsItsInputs))
+    return {path, std::string("fully_shard in groups of ranks (HSDP) is modelled as of ") +
+                      first_with(pytorch::Change::HybridHoldsItsInputs) + " and later"};
   if (ranks % s.ranks != 0)
     return {path, "groups of " + std::to_string(s.ranks) +
                       " ranks that shard together do not "

@@ -46,19 +46,21 @@ struct Ranked {
 
 struct SystemRecord {
   System system;
-  const char* name;      // in plans: "pytorch_ddp"
-  const char* title;     // in sentences: "PyTorch DDP"
-  const char* brief;     // "DDP"
-  const char* units;     // what it communicates, in its own word: "buckets"
-  const char* does;      // one line: "gradients in buckets, ..."
-  const char* evidence;  // what its schedule was held against, for `ddpsim list plans`
-  const char* schedule;  // the same as a sentence beside an answer; "" = it was executed
-  bool shards;           // gathers and scatters: needs to know what NCCL chooses for these, too
+  const char* name;                       // in plans: "pytorch_ddp"
+  std::vector<const char*> aliases = {};  // that plans may say, too, in lower case
+  const char* title;                      // in sentences: "PyTorch DDP"
+  const char* brief;                      // "DDP"
+  bool versions = false;                  // PyTorch's own: its title says which PyTorch
+  const char* units;                      // what it communicates, in its own word: "buckets"
+  const char* does;                       // one line: "gradients in buckets, ..."
+  const char* evidence;       // what its schedule was held against, for `ddpsim list plans`
+  const char* schedule = "";  // the same as a sentence beside an answer; "" = it was executed
+  bool shards = false;  // gathers and scatters: needs to know what NCCL chooses for these, too
   std::span<const OpWord> words;
   std::span<const KnobRecord> knobs;
   Program (*lower)(const TimedWorkload&, const Plan&, Steps);
   // Those of a step, how many; null: a step decides.
-  std::size_t (*count)(const Workload&, const Plan&);
+  std::size_t (*count)(const Workload&, const Plan&) = nullptr;
   std::vector<Ranked> ranked = {};
   // Of a job of so many ranks on hosts of so many devices: what its collectives are (null:
   // all-reduce and broadcast), its Program::groups (null: none), and why there is no such job

@@ -358,8 +358,9 @@ const std::vector<Case> kCases{
      {"scenario-version.json#/plan/pytorch: ", "text in quotes", "\"2.7\""}},
     {"UnknownVersion",
      scenario("scenario-unknown-version.json"),
-     {"scenario-unknown-version.json#/plan/pytorch: DDP of PyTorch 2.8 was not read",
-      "2.7 and 2.11"}},
+     {"scenario-unknown-version.json#/plan/pytorch: \"2.15\" is no release of PyTorch that was "
+      "read",
+      "1.11 to 2.14"}},
     {"CapWithUnit",
      scenario("scenario-cap-text.json"),
      {"scenario-cap-text.json#/plan/bucket_cap_mb: ", "bare number of MiB", "25"}},

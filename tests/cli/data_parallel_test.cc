@@ -101,7 +101,7 @@ TEST(DdpOptions, AreRefusedInASentence) {
   refused({"comm_hook=powersgd"}, "\"powerSGD\"");
   refused({"batched_grad_copy=true"}, "2.12 is the first");
   refused({"batched_grad_copy=2"}, "batched_grad_copy");
-  refused({"optimizer_in_backward=true", "pytorch=1.13"}, "as of 2.7");
+  refused({"optimizer_in_backward=true", "pytorch=1.13"}, "as of PyTorch 2.0");
   refused({"optimizer_in_backward=true", "comm_hook=fp16_compress"}, "takes the place of");
   refused({"optimizer_in_backward=true", "accumulation_steps=2"}, "no_sync");
   refused({"optimizer_in_backward=true", "workload.loop={\"clip_grad_norm\":true}"}, "clipping");

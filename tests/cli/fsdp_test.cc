@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/model/plan.h"
 #include "tests/support/files.h"
 #include "tests/support/support.h"
 
@@ -26,6 +27,25 @@ TEST(FsdpCommand, AnswersInItsOwnWords) {
                 {"no_shard"});
   expect_answer(ask("show program", {"--set", "param_dtype=bfloat16"}),
                 {"reduce_scatter/h.0", "post_backward", "pre_unshard", "limit/"});
+}
+
+TEST(PytorchReleases, AreAnsweredOrRefusedInASentence) {
+  for (const pytorch::Known& k : pytorch::kReleases) {
+    const std::string release = std::string("pytorch=") + k.name;
+    const PytorchVersion version = *pytorch::parse_version(k.name);
+    const std::pair<const char*, std::optional<pytorch::Change>> plans[] = {
+        {"pytorch_ddp", {}},
+        {"fsdp", pytorch::Change::Fsdp},
+        {"fsdp2", pytorch::Change::FullyShard}};
+    for (const auto& [plan, needs] : plans) {
+      const auto asked = about_plan(plan, "predict", {"--set", release.c_str()});
+      if (!needs || version.has(*needs))
+        expect_answer(asked, {(std::string("PyTorch ") + k.name + " ").c_str()});
+      else
+        expect_refusal(asked,
+                       (std::string("is modelled as of PyTorch ") + first_with(*needs)).c_str());
+    }
+  }
 }
 
 class FsdpFiles : public InFolder {};
@@ -52,7 +72,7 @@ TEST(FsdpCommand, RefusesInASentence) {
   expect_refusal(ask("predict", {"--set", "shard_degree=4"}), "hybrid_shard");
   expect_refusal(
       ask("predict", {"--set", "sharding_strategy=hybrid_shard", "--set", "pytorch=1.13"}),
-      "PyTorch 1.13 has no hybrid strategies");
+      "PyTorch 1.13 is not modelled with hybrid strategies");
   expect_refusal(ask("predict", {"--set", "backward_prefetch=pre"}), "is none of");
   expect_refusal(ask("predict", {"--set", "param_dtype=int8"}), "is none of");
   expect_refusal(ask("predict", {"--set", "forward_prefetch=maybe"}), "forward_prefetch");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which operations does one rank of FSDP1 issue in a step, and what does each wait for?
 
-PyTorch 1.13 and 2.7, written from their behaviour and from no line of the simulator. It plays the
+PyTorch 1.13 to 2.14, written from their behaviour and from no line of the simulator. It plays the
 hooks on the host (before and after a unit's forward, before and after its backward, the end of the
 backward) and keeps streams, events and memory as the hooks leave them.
 
@@ -9,8 +9,8 @@ backward) and keeps streams, events and memory as the hooks leave them.
   fsdp1.py --differences        what is different between 1.13 and 2.7, and where that is written
   fsdp1.py --self-test          closed forms
 
-A question: {"version": "1.13"|"2.7", "world_size": N, "units": [{"unit", "tensors", "elements"}] in
-module order, the root first (one whose parameters are frozen says "requires_grad": false),
+A question: {"version": "1.13".."2.14", "world_size": N, "units": [{"unit", "tensors", "elements"}]
+in module order, the root first (one whose parameters are frozen says "requires_grad": false),
 "forward": [["enter", unit] | ["compute", name] | ["exit", unit] ...], "steps": K, and any knob of
 KNOBS}.
 
@@ -204,10 +204,44 @@ DIFFERENCES = [
 ]
 
 
+# The first release with what stands third: read on both sides (2.0.1, 2.1.0, 2.2.2, 2.4.1, 2.6.0,
+# 2.7.1), or what its documentation and the pull request say.
+SINCE = {
+    "backward_prefetch": "2.0",  # #88428
+    "limit_all_gathers": "2.1",  # #104900
+    "forward_reach": "2.1",  # #104488
+    "order_check": "2.2",  # #109049
+    "limiter_calls": "2.1",  # #97981
+    "limiter_place": "2.0",  # #89057
+    "prefetched_until": "2.2",  # #111354, #110139
+    "pad_copy": "2.0",
+    "shard_gradient": "2.0",
+    "hybrid": "2.1",  # #106080: 2.0's all-reduces on the stream of its reduce-scatters
+    "clip_blocks_host": "2.4",  # #122001
+    "clip_waits": "2.0",  # #89308
+    "clip_no_shard": "2.0",  # #88955
+    "use_orig_params": "2.1",  # #97667: 2.0's has neither gaps nor an end at the world size
+    "frozen_hook": "2.1",  # #101982
+    "frozen_prefetch": "2.3",  # the hook of a frozen unit sets BACKWARD_POST
+    "views": "2.1",  # #98249
+    "moved_shard": "2.2",
+    "set_to_none": "2.0",  # #92731
+    "names": "2.0",
+}
+
+
+def release(version):
+    return tuple(int(n) for n in version.split("."))
+
+
+def is_new(what, version):
+    return release(version) >= release(SINCE[what])
+
+
 def of_version(what, version):
     for row in DIFFERENCES:
         if row[0] == what:
-            return row[1] if version == "1.13" else row[2]
+            return row[2] if is_new(what, version) else row[1]
     raise KeyError(what)
 
 
@@ -264,8 +298,8 @@ class Unit:
 class Question(types.SimpleNamespace):
     def __init__(self, said):
         self.version = said["version"]
-        if self.version not in ("1.13", "2.7"):
-            raise ValueError(f"version {self.version}: 1.13 and 2.7 are known")
+        if not (1, 13) <= release(self.version) <= (2, 14):
+            raise ValueError(f"version {self.version}: 1.13 to 2.14 are known")
         for knob in said:
             if knob not in KNOBS and knob not in ("version", "world_size", "units", "forward"):
                 raise ValueError(f"unknown: {knob}")
@@ -280,16 +314,16 @@ class Question(types.SimpleNamespace):
         self.shard_ranks, self.replicas = self.world_size, 1
         self.hybrid = "HYBRID" in self.sharding_strategy
         if self.hybrid:
-            if self.version == "1.13":
-                raise ValueError("1.13 has no hybrid strategies")
+            if not is_new("hybrid", self.version):
+                raise ValueError("hybrid strategies are known as of 2.1")
             if not self.gpus_per_host or self.world_size % self.gpus_per_host:
                 raise ValueError("a hybrid strategy needs hosts of equally many ranks")
             if self.gpus_per_host == 1:
                 raise ValueError("one rank a host: NO_SHARD, and gradients are not reduced at all")
             self.shard_ranks = self.gpus_per_host
             self.replicas = self.world_size // self.gpus_per_host
-        if self.use_orig_params and self.version == "1.13":
-            raise ValueError("1.13 has no use_orig_params")
+        if self.use_orig_params and not is_new("use_orig_params", self.version):
+            raise ValueError("use_orig_params is known as of 2.1")
         if self.world_size == 1:
             self.sharding_strategy = "NO_SHARD"
         self.sharded = self.sharding_strategy != "NO_SHARD"
@@ -382,8 +416,8 @@ class Rank:
         self.q = Question(said)
         self.device = Device()
         q = self.q
-        self.unshard_stream = "all_gather" if q.version == "1.13" else "unshard"
-        self.pre_stream = "pre_all_gather" if q.version == "1.13" else "pre_unshard"
+        self.unshard_stream = "unshard" if is_new("names", q.version) else "all_gather"
+        self.pre_stream = "pre_unshard" if is_new("names", q.version) else "pre_all_gather"
         self.shard_group = "shard" if q.hybrid else "world"
         self.first = True  # until a backward has ended
         self.pre_order = []  # of the first iteration
@@ -568,7 +602,7 @@ class Rank:
         if q.forward_prefetch:
             for u in q.units.values():
                 u.needs_forward = True
-                if q.version == "2.7":
+                if is_new("prefetched_until", q.version):
                     u.prefetched = False
         self.optimizer_before_this()
         self.trace = []
@@ -814,14 +848,15 @@ class Rank:
             else:
                 for u in reversed(given):  # of the same tensors, registered later
                     self.reshard(u, self.frees_in_backward())
-                    self.prefetch(u, "BACKWARD_POST")
+                    if is_new("frozen_prefetch", q.version):
+                        self.prefetch(u, "BACKWARD_POST")
                 given = []
                 d.issue("compute", f"bwd/{name}", kernel="compute", module=name)
         if self.sync:
             d.wait("compute", "post_backward")
             if q.hybrid:
                 d.wait("compute", "all_reduce")
-            elif q.version == "2.7":  # `is not current_stream` compares two new objects
+            elif is_new("names", q.version):  # `is not current_stream` compares two new objects
                 d.wait("compute", "compute")
             if q.cpu_offload:
                 self.await_gradients()
@@ -892,7 +927,7 @@ class Rank:
             "clip",
             kernel="mul",
             elements=count,
-            only_if_above=q.version == "1.13",
+            only_if_above=release(q.version) < (2, 0),
             bytes=2 * sum((u.shard if q.sharded else u.flat) * SIZE[u.dtype] for u in held),
         )
 
@@ -1012,7 +1047,7 @@ def self_test():
         if not condition:
             failed.append(what)
 
-    for version in ("1.13", "2.7"):
+    for version in ("1.13", "2.0", "2.1", "2.2", "2.7"):
         base = {"version": version, "steps": 3}
         one = {
             "version": version,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which operations does one rank of FSDP2 (`fully_shard`) issue in a step, what waits for what?
 
-PyTorch 2.7, 2.11, 2.12 and 2.13, written from their behaviour and from no line of the simulator. It
+PyTorch 2.5 to 2.14, written from their behaviour and from no line of the simulator. It
 plays the hooks on the host and keeps streams, events, references and memory as the hooks leave
 them.
 
@@ -32,7 +32,7 @@ import sys
 import types
 from pathlib import Path
 
-VERSIONS = ("2.7", "2.11", "2.12", "2.13")
+VERSIONS = ("2.5", "2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14")
 SIZE = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "uint8": 1}
 
 KNOBS = {
@@ -54,70 +54,79 @@ KNOBS = {
     "steps": 2,
 }
 
-# What, then of each version what it does; where that is written. Files are in
+# What; what is done from which version on; where that is written. Files are in
 # torch/distributed/fsdp/_fully_shard.
 DIFFERENCES = [
     (
         "root_after_forward",
-        ("kept", "as said", "as said", "as said"),
+        {"2.5": "kept", "2.8": "as said"},
         "_fsdp_state.py _lazy_init: 2.7 clears the root's post_forward_mesh_info whatever was said;"
         " from 2.8 (PRs 154704, 155319) only where reshard_after_forward was left None",
     ),
     (
         "default",
-        (True, None, None, None),
+        {"2.5": True, "2.8": None},
         "_fully_shard.py fully_shard: the argument's default; None is True for all but the root",
     ),
     (
         "uniform_dtype",
-        ("all", "trainable", "trainable", "trainable"),
+        {"2.5": "all", "2.8": "trainable"},
         "_fsdp_param_group.py _init_mp_dtypes: 2.7 asserts one dtype in a unit; later only of what"
         " needs a gradient: a frozen parameter of another dtype makes an all-gather of bytes",
     ),
     (
-        "one_rank",
-        ("collectives", "copies", "copies", "copies"),
-        "_fsdp_param_group.py unshard, wait_for_unshard; _fsdp_collectives.py foreach_reduce: with"
-        " a shard group of one rank later versions copy, and AVG of one rank is SUM",
+        "one_rank_gathers",
+        {"2.5": "collectives", "2.9": "copies"},
+        "_fsdp_param_group.py unshard, wait_for_unshard (PR 160135, 2.9)",
+    ),
+    (
+        "one_rank_scatters",
+        {"2.5": "collectives", "2.10": "copies"},
+        "_fsdp_collectives.py foreach_reduce (PR 162021, 2.10)",
+    ),
+    (
+        "one_rank_averages",
+        {"2.5": "AVG", "2.9": "SUM"},
+        "_fsdp_collectives.py _get_gradient_divide_factors: AVG of one rank is SUM (2.9)",
     ),
     (
         "force_sum",
-        (False, True, True, True),
+        {"2.5": False, "2.8": True},
         "_fully_shard.py set_force_sum_reduction_for_comms (PR 155915)",
     ),
     (
         "recycle_asks_for_gradients",
-        (True, True, False, False),
+        {"2.5": True, "2.12": False},
         "_fsdp_param_group.py post_backward: up to 2.11 a unit without gradients does not wait for"
         " the reduce-scatter before it; from 2.12 (PR 177319) it does",
     ),
     (
         "old_input_ends",
-        ("before", "before", "after", "before"),
+        {"2.5": "before", "2.12": "after", "2.13": "before"},
         "_fsdp_param_group.py post_backward: 2.12's loop over reduce_scatter_states leaves its"
         " variable on the last of them, so the input that was waited for ends when the function"
         " returns, after the next one was allocated; 2.13 says `del oldest`",
     ),
     (
         "input_buffers",
-        (False, False, False, True),
+        {"2.5": False, "2.13": True},
         "_fsdp_param_group.py post_backward: set_reduce_scatter_max_input_buffers (PR 186000); of"
         " all units' values the largest counts, _fsdp_state.py _init_shared_state",
     ),
     (
         "separate_group",
-        (False, False, False, True),
+        {"2.5": False, "2.13": True},
         "_fsdp_param_group.py _reduce_scatter_process_group (PR 186335)",
     ),
     (
         "end_waits",
-        ("each unit", "each unit", "each unit", "each stream"),
+        {"2.5": "each unit", "2.13": "each stream"},
         "_fsdp_param_group.py finalize_backward: 2.13 waits for the last event of each stream only"
         " (_last_post_reduce_events, PR 183983)",
     ),
     (
         "nccl_stream",
-        ("own", "current", "current", "current"),
+        {"2.5": "own", "2.8": "current"},
         "ProcessGroupNCCL.cpp: up to 2.7 a collective runs on its communicator's own stream, which"
         " waits for the current one and is waited for by it; from 2.8 (PR 150398) on the current"
         " stream unless async_op",
@@ -125,10 +134,14 @@ DIFFERENCES = [
 ]
 
 
+def is_from(version, since):
+    return VERSIONS.index(version) >= VERSIONS.index(since)
+
+
 def of_version(what, version):
     for name, values, _ in DIFFERENCES:
         if name == what:
-            return values[VERSIONS.index(version)]
+            return next(v for since, v in reversed(values.items()) if is_from(version, since))
     raise KeyError(what)
 
 
@@ -236,7 +249,9 @@ class Question(types.SimpleNamespace):
         self.root = next(iter(self.units))
         for u in said["units"]:
             self.set_reshard(self.units[u["unit"]], u.get("reshard_after_forward", "unsaid"))
-        self.no_collectives = self.shard_ranks == 1 and self.of("one_rank") == "copies"
+        one = self.shard_ranks == 1
+        self.gathers = not one or self.of("one_rank_gathers") == "collectives"
+        self.scatters = not one or self.of("one_rank_scatters") == "collectives"
 
     def of(self, what):
         return of_version(what, self.version)
@@ -247,8 +262,8 @@ class Question(types.SimpleNamespace):
             wanted = self.reshard_after_forward
         if wanted == "default":
             wanted = self.of("default")
-        if wanted is None and self.version == "2.7":
-            raise ValueError("2.7: reshard_after_forward is a bool or an int")
+        if wanted is None and self.of("default"):
+            raise ValueError(f"{self.version}: reshard_after_forward is a bool or an int")
         auto = wanted is None
         if auto:
             wanted = True
@@ -383,7 +398,7 @@ class Rank:
         if u.reshard_event:
             self.gather_streams_wait(u.reshard_event)
             u.reshard_event = None
-        if q.no_collectives:
+        if not q.gathers:
             u.result = {"event": None, "work": None, "bytes": 0, "stream": COMPUTE}
             return
         copy_in, gather = self.gather_streams(u.training)
@@ -444,7 +459,7 @@ class Rank:
             before = self.all_gather_state
             self.gather_streams_wait(before[2])
             self.all_gather_state = None
-        if q.no_collectives:
+        if not q.gathers:
             held = self.copy_own_shard(u)
         else:
             d.wait(COMPUTE, result["event"])
@@ -460,7 +475,7 @@ class Rank:
         u.state = "unsharded"
         event = d.record(COMPUTE)
         u.result = None
-        if not result["work"] and u.training == "forward" and not q.no_collectives:
+        if not result["work"] and u.training == "forward" and q.gathers:
             self.all_gather_state = (u, result, event)
         else:
             self.gather_streams_wait(event)
@@ -673,7 +688,7 @@ class Rank:
         ranks = q.shard_ranks * q.replicas
         force = q.set_force_sum_reduction_for_comms
         before, after, reduce_op = divide_factors(ranks, dtype, force)
-        if reduce_op == "AVG" and ranks == 1 and q.of("one_rank") == "copies":
+        if reduce_op == "AVG" and ranks == 1 and q.of("one_rank_averages") == "SUM":
             reduce_op = "SUM"
         group = "shard_reduce" if q.set_separate_reduce_scatter_group else "shard"
         d.allocate("scatter_input", u.name, size, COMPUTE)
@@ -691,14 +706,14 @@ class Rank:
         ]
         for p in parameters:
             p.accumulated = p.gradient = None
-        kept = [] if q.no_collectives else [gradients.pop()]  # a loop's variable, until the return
+        kept = [] if not q.scatters else [gradients.pop()]  # a loop's variable, until the return
         for gradient in reversed(gradients):
             d.free(*gradient, COMPUTE)
         d.wait_stream(SCATTER, COMPUTE)
         d.allocate("scatter_output", u.name, out, SCATTER)
         if before > 1:
             d.issue(SCATTER, "predivide", u.name, read=size, write=size, by=before)
-        if q.no_collectives:
+        if not q.scatters:
             d.issue(SCATTER, "copy_gradient", u.name, read=size, write=out)
         else:
             d.issue(
@@ -1086,7 +1101,7 @@ def main():
         return self_test()
     if sys.argv[1:] == ["--differences"]:
         for what, values, where in DIFFERENCES:
-            told = ", ".join(f"{v}: {value}" for v, value in zip(VERSIONS, values))
+            told = ", ".join(f"{v}: {value}" for v, value in values.items())
             print(f"{what}\n  {told}\n  {where}")
         return 0
     with open(sys.argv[1], encoding="utf-8") as f:

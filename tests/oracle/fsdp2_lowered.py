@@ -34,6 +34,15 @@ NO_SYNC = {"accumulation_steps": 3, "no_sync": True}
 
 CASES = [
     ("gpt2-small", 8, {}),
+    *(
+        ("gpt2-small", ranks, {"pytorch": pytorch, **knobs})
+        for pytorch in ("2.5", "2.6", "2.8", "2.9", "2.10", "2.14")
+        for ranks, knobs in ((8, {}), (1, {"param_dtype": "bfloat16"}), (6, {"no_sync": True}))
+    ),
+    *(
+        ("gpt2-small", 4, {"shard_degree": 1, "pytorch": pytorch})
+        for pytorch in ("2.6", "2.8", "2.9", "2.10")
+    ),
     ("gpt2-small", 8, {"pytorch": "2.11"}),
     ("gpt2-small", 8, {"pytorch": "2.12"}),
     ("gpt2-small", 7, LAST),

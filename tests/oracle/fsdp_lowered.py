@@ -40,6 +40,18 @@ PREFETCHES = {"backward_pre": "BACKWARD_PRE", "backward_post": "BACKWARD_POST", 
 CASES = [
     ("gpt2-small", 8, {}),
     ("gpt2-small", 8, {"pytorch": "1.13"}),
+    *(
+        ("gpt2-small", ranks, {"pytorch": pytorch, **knobs})
+        for pytorch in ("2.0", "2.1", "2.2", "2.8")
+        for ranks, knobs in (
+            (8, {}),
+            (3, {"sharding_strategy": "shard_grad_op", "param_dtype": "bfloat16"}),
+            (4, {"forward_prefetch": True, "limit_all_gathers": True}),
+            (4, {"backward_prefetch": "backward_post", "accumulation_steps": 2}),
+            (8, {"cpu_offload": True}),
+        )
+    ),
+    ("gpt2-small", 8, {"use_orig_params": True, "pytorch": "2.1"}),
     ("gpt2-small", 3, {"sharding_strategy": "shard_grad_op"}),
     ("gpt2-small", 3, {"sharding_strategy": "shard_grad_op", "pytorch": "1.13"}),
     ("gpt2-small", 2, {"sharding_strategy": "no_shard", "accumulation_steps": 2}),
@@ -391,7 +403,7 @@ def question(workload, ranks, knobs, program):
     for u in units:
         u["elements"] = [math.prod(shape) for shape in u["shapes"]]
     said = {
-        "version": "1.13" if knobs.get("pytorch") == "1.13" else "2.7",
+        "version": knobs.get("pytorch", "2.7"),
         "world_size": ranks,
         "units": [
             {
