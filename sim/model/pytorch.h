@@ -17,7 +17,7 @@ namespace ddpsim::pytorch {
 enum class Change : std::uint8_t {
   // c10d and optimizers
   ZeroGradSetsToNone,
-  ZeroGradOfFusedTakesFewKernels,
+  ZeroGradTakesFewKernels,
   GlooReducesBfloat16,
   BlockingOnTheCallersStream,
   // DistributedDataParallel
@@ -100,8 +100,9 @@ inline constexpr std::array kDifferences{
     // c10d and optimizers
     Difference{Change::ZeroGradSetsToNone, "2.0", "zero_grad() writes zeros | frees gradients",
                "#92731"},
-    Difference{Change::ZeroGradOfFusedTakesFewKernels, "2.1",
-               "zero_grad() of a fused optimizer takes a kernel a tensor | one for some 110",
+    // Assumed: with foreach=True, or fused=True from 2.1 on; otherwise a kernel a tensor.
+    Difference{Change::ZeroGradTakesFewKernels, "2.0",
+               "zero_grad() takes a kernel a tensor | one for some 110",
                "torch/optim/optimizer.py"},
     Difference{Change::GlooReducesBfloat16, "2.3", "Gloo stops at bfloat16 | sums it", "#113557"},
     Difference{Change::BlockingOnTheCallersStream, "2.8",

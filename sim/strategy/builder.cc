@@ -296,8 +296,7 @@ std::uint32_t StepBuilder::host(const OpWord& word, std::uint32_t subject, std::
 void zero_gradients(StepBuilder& b, const Workload& w, const Plan& plan) {
   constexpr std::size_t kBatch = 110;  // tensors that one foreach kernel takes
   const std::size_t tensors = w.tensors.size();
-  const bool batched =
-      w.optimizer.fused && plan.pytorch.has(pytorch::Change::ZeroGradOfFusedTakesFewKernels);
+  const bool batched = plan.pytorch.has(pytorch::Change::ZeroGradTakesFewKernels);
   const std::int64_t bytes = w.gradient_bytes().count;
   b.main(kZeroGrad, kNoSubject, bytes,
          {.traffic = bytes,

@@ -400,8 +400,8 @@ class Sentences(Case):
             ([*predict, "--plan", "megatron_ddp"], "Megatron-FSDP is not modelled"),
             ([*predict, "--plan", "pytorch_fsdp"], "PyTorch FSDP2 (\"fsdp2\")"),
             ([*predict, "--set", "zero_stage=3"], "is a plan of its own"),
-            ([*predict, "--set", "pytorch=2.6.0"], "its neighbours were: 2.0 and 2.7"),
-            ([*predict, "--set", "pytorch=2.9"], "since 2.8"),
+            ([*predict, "--set", "pytorch=2.15.0"], "those are 1.11 to 2.14"),
+            ([*predict, "--plan", "fsdp2", "--set", "pytorch=2.1"], "2.5 and later"),
             ([*predict, "--set", "bucket_cap_mb", "50"], "expected PATH=VALUE"),
             ([*predict, "--set", "cluster.nodes=4"], "write cluster.hosts=4"),
             (
