@@ -47,6 +47,7 @@ enum class Change : std::uint8_t {
   UnshardStream,
   // fully_shard
   FullyShard,
+  FullyShardIsPublic,
   HybridHoldsItsInputs,
   RootMayBeFreed,
   OneRankGathersNothing,
@@ -170,6 +171,9 @@ inline constexpr std::array kDifferences{
                "gradients are copied in on the stream that reduces them, and held otherwise | on "
                "computation's",
                "torch/distributed/_composable/fsdp/_fsdp_param_group.py"},
+    Difference{Change::FullyShardIsPublic, "2.6",
+               "torch.distributed._composable.fsdp has fully_shard | torch.distributed.fsdp",
+               "torch/distributed/fsdp/__init__.py"},
     Difference{Change::HybridHoldsItsInputs, "2.6",
                "what replicas reduce is free when it was issued | when it has ended",
                "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py"},

@@ -76,8 +76,9 @@ Lines fsdp2_lines(const Plan& plan, const Workload& w, const Sharded& groups) {
   Lines out;
   if (groups.replicas > 1)
     out.push_back("from torch.distributed.device_mesh import init_device_mesh");
-  out.push_back(std::string("from torch.distributed.fsdp import ") +
-                (f.cpu_offload ? "CPUOffloadPolicy, " : "") +
+  const bool is_public = plan.pytorch.has(pytorch::Change::FullyShardIsPublic);
+  out.push_back(std::string("from torch.distributed.") + (is_public ? "" : "_composable.") +
+                "fsdp import " + (f.cpu_offload ? "CPUOffloadPolicy, " : "") +
                 (precision.empty() ? "" : "MixedPrecisionPolicy, ") + "fully_shard");
   std::string options;
   auto add = [&](const std::string& o) { options += (options.empty() ? "" : ", ") + o; };

@@ -37,9 +37,12 @@ TEST(PytorchVersion, HasAChangeFromItsReleaseOn) {
       const Version version = *parse_version(k.name);
       EXPECT_EQ(version.has(d.change), k.release >= d.since) << d.before_and_now << ", " << k.name;
       EXPECT_TRUE(version.with(d.change).has(d.change)) << d.before_and_now;
-      if (version.has(d.change)) EXPECT_EQ(version.with(d.change), version);
-      if (version.has(d.change) && !had) EXPECT_STREQ(first_with(d.change), k.name);
-      had = version.has(d.change);
+      if (!version.has(d.change)) continue;
+      EXPECT_EQ(version.with(d.change), version);
+      if (!had) {
+        EXPECT_STREQ(first_with(d.change), k.name);
+      }
+      had = true;
     }
     EXPECT_TRUE(had) << d.before_and_now << ": no release has it";
     EXPECT_FALSE(d.source.empty()) << d.before_and_now;
