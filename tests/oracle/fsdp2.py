@@ -56,7 +56,7 @@ KNOBS = {
 
 # What; what is done from which version on; where that is written. Files are in
 # torch/distributed/fsdp/_fully_shard.
-DIFFERENCES = [
+DIFFERENCES: list[tuple[str, dict[str, object], str]] = [
     (
         "root_after_forward",
         {"2.5": "kept", "2.8": "as said"},
