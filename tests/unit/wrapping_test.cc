@@ -260,8 +260,9 @@ TEST(ScriptLines, SayWhichBlocksEachUnitHas) {
   root.fsdp.auto_wrap_policy = "none";
   EXPECT_EQ(lines(root, "llama-3.1-8b", 8),
             "from torch.distributed.fsdp import fully_shard\nfully_shard(model)\n");
-  root.pytorch = PytorchVersion{2, 5};
-  EXPECT_EQ(lines(root, "llama-3.1-8b", 8),
+  Plan older = root;
+  older.pytorch = PytorchVersion{2, 5};
+  EXPECT_EQ(lines(older, "llama-3.1-8b", 8),
             "from torch.distributed._composable.fsdp import fully_shard\nfully_shard(model)\n");
   root.fsdp.reshard_after_forward.ranks = 0;
   EXPECT_EQ(lines(root, "llama-3.1-8b", 8),
