@@ -33,10 +33,6 @@ ddpsim_browser_packages=(chromium)
 
 : "${ddpsim_me:?tools/lib.sh is to be sourced, with ddpsim_me set}"
 
-# python3 is Debian's: PyTorch and others of its packages belong to that one, and a shim of pyenv
-# takes half a second to start.
-if [[ -x /usr/bin/python3 ]]; then PATH=/usr/bin:$PATH; fi
-
 say() { printf '%s: %s\n' "$ddpsim_me" "$*"; }
 
 # refuse SENTENCE: something that the user must change; exit 2.
@@ -155,6 +151,15 @@ logged() {
     printf '%s: %s failed; the whole log is %s\n' "$ddpsim_me" "$what" "$log" >&2
     exit 1
   fi
+}
+
+# debian_python: python3 is Debian's from here on, and nothing else of the PATH changes: PyTorch and
+# others of its packages belong to that one, and a shim of pyenv takes half a second to start.
+debian_python() {
+  if [[ ! -x /usr/bin/python3 || $(command -v python3) == /usr/bin/python3 ]]; then return 0; fi
+  mkdir -p build/python
+  ln -sfn /usr/bin/python3 build/python/python3
+  PATH=$PWD/build/python:$PATH
 }
 
 # need_cmake: the presets need CMake 3.25.

@@ -1,7 +1,5 @@
 #include "sim/model/pytorch.h"
 
-#include "sim/units/number.h"
-
 namespace ddpsim::pytorch {
 namespace {
 
@@ -35,18 +33,13 @@ const char* first_with(Change c) {
 }
 
 std::optional<Version> parse_version(std::string_view text) {
-  const auto major = leading_count(text);
-  if (!major || major->value > 9) return std::nullopt;
-  text.remove_prefix(major->length);
-  if (!text.starts_with('.')) return std::nullopt;
-  text.remove_prefix(1);
-  const auto minor = leading_count(text);
-  if (!minor || minor->value > 999) return std::nullopt;
-  text.remove_prefix(minor->length);
-  const Release release{static_cast<int>(major->value), static_cast<int>(minor->value)};
-  const bool ends = text.empty() || std::string_view(".+ab").find(text.front()) != text.npos;
-  if (!ends || known(release).release != release) return std::nullopt;
-  return Version{release.major, release.minor};
+  for (const Known& k : kReleases) {
+    if (!text.starts_with(k.name)) continue;
+    const std::string_view rest = text.substr(std::string_view(k.name).size());
+    if (rest.empty() || rest.front() == '.' || rest.front() == '+')
+      return Version{k.release.major, k.release.minor};
+  }
+  return std::nullopt;
 }
 
 }  // namespace ddpsim::pytorch

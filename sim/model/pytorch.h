@@ -74,7 +74,8 @@ struct Release {
   }
   friend constexpr auto operator<=>(const Release&, const Release&) = default;
 };
-// The releases that were read, with the NCCL that the wheels of each bring.
+// The releases that were read, with the NCCL that PyPI's default wheels require (METADATA; of 1.11,
+// 1.13, 2.9 and 2.14 by other texts). Wheels for an older CUDA may bring an older one.
 struct Known {
   const char* name;
   const char* nccl;

@@ -48,6 +48,41 @@ TEST(PytorchReleases, AreAnsweredOrRefusedInASentence) {
   }
 }
 
+// At the release where each of them begins, and at the one before.
+TEST(PytorchReleases, HaveWhatTheirRowsSay) {
+  struct Case {
+    const char* plan;
+    const char* setting;
+    const char* refused;
+    const char* answered;
+    const char* says;
+  };
+  for (const Case& c : {
+           Case{"fsdp", "sharding_strategy=hybrid_shard", "2.0", "2.1", "hybrid strategies"},
+           Case{"fsdp", "use_orig_params=true", "2.0", "2.1", "as of PyTorch 2.1"},
+           Case{"fsdp2", "shard_degree=4", "2.5", "2.6", "HSDP"},
+           Case{"pytorch_ddp", "optimizer_in_backward=true", "1.13", "2.0", "as of PyTorch 2.0"},
+           Case{"pytorch_ddp", "batched_grad_copy=true", "2.11", "2.12", "2.12 is the first"},
+       }) {
+    const std::string before = std::string("pytorch=") + c.refused;
+    const std::string from = std::string("pytorch=") + c.answered;
+    expect_refusal(about_plan(c.plan, "predict", {"--set", c.setting, "--set", before.c_str()}),
+                   c.says);
+    expect_answer(about_plan(c.plan, "predict", {"--set", c.setting, "--set", from.c_str()}),
+                  {c.answered});
+  }
+  const std::vector<std::string> gloo{
+      "predict", "--workload", "mlp784-50-10-cpu",        "--cluster", "ethernet-10g", "--ranks",
+      "4",       "--set",      "comm_hook=bf16_compress", "--set"};
+  auto of = [&](const char* release) {
+    std::vector<std::string> asked = gloo;
+    asked.push_back(release);
+    return asked;
+  };
+  expect_refusal(of("pytorch=2.2"), "Gloo of PyTorch 2.2 does not reduce bfloat16");
+  expect_answer(of("pytorch=2.3"), {"PyTorch 2.3"});
+}
+
 class FsdpFiles : public InFolder {};
 
 TEST_F(FsdpFiles, ATraceHasItsStreams) {

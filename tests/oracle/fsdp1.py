@@ -1154,7 +1154,7 @@ def main():
         return self_test()
     if sys.argv[1:] == ["--differences"]:
         for what, old, new, here, there in DIFFERENCES:
-            print(f"{what}\n  1.13: {old} ({here})\n  2.7:  {new} ({there})")
+            print(f"{what}\n  1.13: {old} ({here})\n  {SINCE[what]}:  {new} ({there})")
         return 0
     with open(sys.argv[1], encoding="utf-8") as f:
         question = json.load(f)

@@ -378,6 +378,7 @@ def frozen_units(folder):
         (one, 8, {}),
         (one, 8, old),
         (one, 8, {**post, **halves}),
+        *((one, 8, {**post, "pytorch": pytorch}) for pytorch in ("2.0", "2.1", "2.2", "2.3")),
         (one, 6, {"accumulation_steps": 3, "no_sync": True, **grad_op}),
         (one, 16, {"sharding_strategy": "hybrid_shard"}),
         (one, 8, {"cpu_offload": True}),

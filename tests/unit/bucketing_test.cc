@@ -85,6 +85,14 @@ TEST_P(Recorded, FirstIterationHasOneBucket) {
   ASSERT_EQ(initial.size(), 1u);
   EXPECT_TRUE(std::is_sorted(initial[0].begin(), initial[0].end()));
 }
+// #72843: before, it had those of find_unused_parameters.
+TEST_P(Recorded, FirstIterationHasThemReversedBefore112) {
+  Plan p;
+  p.pytorch = PytorchVersion{1, 11};
+  EXPECT_EQ(rows(w_, initial_buckets(w_, p)), row("ddp_initial_find_unused"));
+  p.pytorch = PytorchVersion{1, 12};
+  EXPECT_EQ(rows(w_, initial_buckets(w_, p)), row("ddp_initial_default"));
+}
 TEST_P(Recorded, FindUnusedParametersKeepsReversedRegistrationOrder) {
   Plan p;
   p.find_unused_parameters = true;

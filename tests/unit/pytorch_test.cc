@@ -26,7 +26,7 @@ TEST(PytorchVersion, IsOneOfTheReleasesThatWereRead) {
     EXPECT_EQ(parse_version(std::string(k.name) + ".1+cu126"), version) << k.name;
   }
   for (const char* text : {"", "2", "2.", "2.x", "1.10", "2.15", "2.71", "2.7x", "2.7,1", "12.7",
-                           "2.-7", "2.99999999999999999999", "v2.7"})
+                           "2.-7", "2.99999999999999999999", "v2.7", "2.7a0", "2.07"})
     EXPECT_FALSE(parse_version(text)) << text;
 }
 
