@@ -14,7 +14,7 @@
 #include "calib/stage.h"
 #include "sim/analysis/compare.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
 
 namespace ddpsim::calib {
 namespace {
@@ -41,9 +41,9 @@ void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Quest
   job.times = predict::step_times(w, q.profile, Level::Mid);
   job.program =
       given ? *given
-            : strategy::lower({w, job.times, q.profile.kind, static_cast<int>(devices.size()),
-                               q.fabric.cluster().devices_per_host},
-                              plan);
+            : systems::lower({w, job.times, q.profile.kind, static_cast<int>(devices.size()),
+                              q.fabric.cluster().devices_per_host},
+                             plan);
   job.comm = collective::make_communicator(q.fabric, std::move(devices), job.program.backend,
                                            all_reduce_algorithm(plan, job.program.backend));
   job.part = make_part(job.program, job.comm, q.profile, steady_steps);

@@ -17,7 +17,7 @@
 #include <time.h>
 
 #include "sim/predict/roofline.h"
-#include "sim/strategy/worker_pool.h"
+#include "sim/systems/base/worker_pool.h"
 
 namespace ddpsim::calib {
 
@@ -334,7 +334,7 @@ class Player {
     std::lock_guard<std::mutex> lock(pool_mutex_);
     times(step, op).ready = ready;
     auto key = static_cast<std::uint32_t>(step * part_.most_ops + op);
-    if (auto picked = strategy::enqueue(pool_, key)) {
+    if (auto picked = systems::enqueue(pool_, key)) {
       picked_.push_back(*picked);
       pool_changed_.notify_one();
     }
@@ -358,7 +358,7 @@ class Player {
         auto op = static_cast<std::uint32_t>(key % part_.most_ops);
         communicate(step, op, times(step, op).ready);
         std::lock_guard<std::mutex> lock(pool_mutex_);
-        auto next = strategy::finished(pool_);
+        auto next = systems::finished(pool_);
         more = next.has_value();
         if (more) key = *next;
         if (++finished_ == total) pool_changed_.notify_all();
@@ -393,7 +393,7 @@ class Player {
   std::string error_;
   std::mutex pool_mutex_;
   std::condition_variable pool_changed_;
-  strategy::WorkerPool pool_;
+  systems::WorkerPool pool_;
   std::deque<std::uint32_t> picked_;
   std::uint32_t finished_ = 0;
 };

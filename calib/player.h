@@ -1,5 +1,5 @@
 // Plays one rank's Program on the real clock: lanes as threads, timed or real compute, collectives
-// over a Mesh. The same Program and the same policies (strategy/worker_pool.h) that the virtual
+// over a Mesh. The same Program and the same policies (systems/base/worker_pool.h) that the virtual
 // clock drives.
 //
 // A timed operation takes as long as its price: its lane keeps a nominal clock and sleeps to

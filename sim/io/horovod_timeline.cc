@@ -6,7 +6,7 @@
 #include <map>
 
 #include "sim/io/json_reader.h"
-#include "sim/strategy/words.h"
+#include "sim/systems/base/words.h"
 
 namespace ddpsim::io {
 namespace {
@@ -322,7 +322,7 @@ Run run_of(const HorovodTimeline& timeline) {
         Span s;
         s.step = static_cast<int>(k);
         s.op = word + std::to_string(number);
-        s.kind = *strategy::kind_of(s.op);
+        s.kind = *systems::kind_of(s.op);
         const bool on_host = !a.name.starts_with("NCCL_") && !is_collective(s.kind);
         s.lane = is_collective(s.kind) ? Lane::Comm : on_host ? Lane::Worker : Lane::Comm;
         s.tensors = is_collective(s.kind) ? tensors : std::vector<TensorIndex>{};

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "sim/strategy/words.h"
+#include "sim/systems/base/words.h"
 
 namespace ddpsim::io {
 namespace {
@@ -37,12 +37,12 @@ class OperationNames {
       if (it == listed.number_of.end())
         listed.ops[i].at("op").fail(
             "a launch is called launch/X, where X is the operation that it launches");
-      op.kind = strategy::kLaunch.kind;
-      op.word = number_of_word(strategy::kLaunch.name);
+      op.kind = systems::kLaunch.kind;
+      op.word = number_of_word(systems::kLaunch.name);
       op.subject = it->second;
       return;
     }
-    for (const OpWord& word : strategy::all_words())
+    for (const OpWord& word : systems::all_words())
       if (names(word, c, listed, i)) return;
     op.word = number_of_word("");
     op.micro = -1;

@@ -6,8 +6,8 @@
 #include "sim/io/field_meant.h"
 #include "sim/io/nearest_plan.h"
 #include "sim/model/cluster.h"
-#include "sim/strategy/decisions.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/decisions.h"
+#include "sim/systems/base/settings.h"
 #include "sim/units/number.h"
 
 namespace ddpsim::io {
@@ -26,12 +26,12 @@ PytorchVersion read_version(const Reader& r) {
 // Keys and names of systems that a plan cannot be of.
 std::string known_systems() {
   std::string out;
-  const auto all = strategy::systems();
+  const auto& all = systems::all_systems();
   for (std::size_t k = 0; k < all.size(); ++k)
     out += std::string(k == 0                ? ""
                        : k + 1 == all.size() ? " and "
                                              : ", ") +
-           all[k].title + " (\"" + all[k].name + "\")";
+           all[k].title + " (\"" + all[k].name() + "\")";
   return out;
 }
 std::string other_system() {
@@ -75,10 +75,10 @@ constexpr const char* kSharedKeys[] = {"system",
 // A knob's setting into its place.
 struct ReadField {
   const Reader& r;
-  const strategy::KnobRecord& knob;
+  const systems::KnobRecord& knob;
   Plan& plan;
   std::string framework() const {
-    std::string title = strategy::owner_of(knob.name)->title;  // "PyTorch DDP"
+    std::string title = systems::owner_of(knob.name)->title;  // "PyTorch DDP"
     return title.substr(0, title.find(' '));
   }
   void operator()(bool* b) const { *b = r.boolean(); }
@@ -117,7 +117,7 @@ struct ReadField {
     }
     if (list->empty()) r.fail("a name, or a list of at least one");
   }
-  void operator()(Reshard* reshard) const {
+  void operator()(systems::Reshard* reshard) const {
     if (r.json() == "default")
       reshard->ranks.reset();
     else if (r.json().is_boolean())
@@ -127,7 +127,7 @@ struct ReadField {
     else
       r.fail("true, false, or a number of ranks above 1");
   }
-  void operator()(const strategy::Choice& c) const {
+  void operator()(const systems::Choice& c) const {
     // "stage": 2, as in DeepSpeed's file.
     const bool counted = *c.names.front() >= '0' && *c.names.front() <= '9';
     if (counted && r.json().is_number_integer()) {
@@ -140,12 +140,11 @@ struct ReadField {
   }
 };
 
-// "hybrid_shard:8": the strategy with its ranks, as tune names it.
-bool read_shape(const Reader& r, Plan& p) {
-  if (p.system != System::Fsdp || !r.json().is_string()) return false;
-  const std::string text = r.text();
-  const auto setting =
-      text.find(':') == std::string::npos ? std::nullopt : strategy::strategy_of_text(text);
+// A setting with another knob's in it, as tune names it.
+bool read_with(const Reader& r, const char* knob, Plan& p) {
+  auto* const own = systems::record_of(p.system).setting_with;
+  if (!own || !r.json().is_string()) return false;
+  const auto setting = own(knob, r.text());
   if (setting) setting->make(p);
   return setting.has_value();
 }
@@ -154,12 +153,13 @@ bool read_shape(const Reader& r, Plan& p) {
 void read_units(const Reader& r, Plan& p) {
   if (!r.has("units")) return;
   const Reader units = r.at("units");
-  if (p.system != System::Fsdp && p.system != System::Fsdp2)
+  const systems::SystemRecord& system = systems::record_of(p.system);
+  if (!system.wraps)
     units.fail(std::string("is of fsdp and fsdp2, and the plan's system is ") + name_of(p.system));
   for (const char* part : {"auto_wrap_policy", "blocks_per_unit", "ends_apart", "min_num_params"})
     if (r.has(part)) units.fail(std::string("says what ") + part + " says; give one of the two");
-  const auto setting = strategy::units_of_text(
-      units.json().is_number_integer() ? std::to_string(units.integer()) : units.text());
+  const auto setting = system.setting_with(
+      "units", units.json().is_number_integer() ? std::to_string(units.integer()) : units.text());
   if (!setting)
     units.fail(
         "blocks of a unit (2), of each unit (1/4x3/8), either with +ends where what is "
@@ -169,30 +169,36 @@ void read_units(const Reader& r, Plan& p) {
 
 void read_knobs(const Reader& r, Plan& p) {
   std::set<std::string> known;
-  for (const strategy::KnobRecord& k : strategy::record_of(p.system).knobs) {
+  for (const systems::KnobRecord& k : systems::record_of(p.system).knobs) {
     known.insert(k.name);
-    if (r.has(k.name) &&
-        !(std::string_view(k.name) == "sharding_strategy" && read_shape(r.at(k.name), p)))
+    if (r.has(k.name) && !read_with(r.at(k.name), k.name, p))
       std::visit(ReadField{r.at(k.name), k, p}, k.field(p));
   }
-  for (const strategy::SystemRecord& s : strategy::systems())
-    for (const strategy::KnobRecord& k : s.knobs)
+  for (const systems::SystemRecord& s : systems::all_systems())
+    for (const systems::KnobRecord& k : s.knobs)
       if (r.has(k.name) && !known.count(k.name))
-        r.at(k.name).fail(std::string("is a knob of ") + s.name + ", and the plan's system is " +
+        r.at(k.name).fail(std::string("is a knob of ") + s.name() + ", and the plan's system is " +
                           name_of(p.system));
 }
 
-// "zero3", "ZeRO-3": the stage as part of the name; 0 = it is none.
-int zero_stage_of(const std::string& text) {
-  std::string name = lower_case(text);
-  std::erase_if(name, [](char c) { return c == '-' || c == '_'; });
-  bool named = name.size() == 5 && name.starts_with("zero") && name[4] >= '1' && name[4] <= '3';
-  return named ? name[4] - '0' : 0;
+// Without regard to case, "-" and "_".
+bool is_called(const std::string& name, const char* known) {
+  auto bare = [](std::string text) {
+    std::erase_if(text, [](char c) { return c == '-' || c == '_'; });
+    return lower_case(text);
+  };
+  return bare(name) == bare(known);
 }
 
-// DiLoCo: the outer step as part of the name.
-bool is_diloco(const std::string& name) {
-  return lower_case(name) == "diloco";
+// "zero3": a setting as part of the system's name.
+void read_named_setting(const Reader& r, Plan& p) {
+  for (const systems::Alias& alias : systems::record_of(p.system).aliases) {
+    if (*alias.knob == 0 || !is_called(r.at("system").text(), alias.name)) continue;
+    const Plan named = systems::with_setting(p, alias.knob, alias.setting);
+    if (r.has(alias.knob) && systems::settings_text(named) != systems::settings_text(p))
+      r.at(alias.knob).fail("the plan's system is " + r.at("system").text());
+    p = named;
+  }
 }
 
 System read_system(const Reader& r) {
@@ -200,26 +206,21 @@ System read_system(const Reader& r) {
   if (is_other_parallelism(name))
     r.fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; it models " +
            known_systems());
-  if (zero_stage_of(name)) return System::Zero;
   std::vector<const char*> names;
-  for (const strategy::SystemRecord& s : strategy::systems()) {
-    auto is_it = [&](const char* known) { return lower_case(name) == known; };
-    if (is_it(s.name) || std::any_of(s.aliases.begin(), s.aliases.end(), is_it)) return s.system;
-    names.push_back(s.name);
+  for (const systems::SystemRecord& s : systems::all_systems()) {
+    auto is_it = [&](const systems::Alias& a) { return is_called(name, a.name); };
+    if (is_called(name, s.name()) || std::any_of(s.aliases.begin(), s.aliases.end(), is_it))
+      return s.system;
+    names.push_back(s.name());
   }
-  if (lower_case(name).find("deepspeed") != std::string::npos)
-    r.fail(
-        "DeepSpeed's ZeRO is system \"zero\", with knob stage (1, 2 or 3): --plan zero --set "
-        "stage=2");
-  if (lower_case(name).find("megatron") != std::string::npos)
-    r.fail(
-        "Megatron-LM's data parallelism is system \"megatron\"; the distributed optimizer is its "
-        "knob use_distributed_optimizer, and Megatron-FSDP is not modelled");
+  for (const systems::SystemRecord& s : systems::all_systems())
+    if (s.meant && lower_case(name).find(s.meant->word) != std::string::npos)
+      r.fail(s.meant->sentence);
   if (const char* instead = nearest_plan(lower_case(name)))
     r.fail("\"" + name.substr(0, 40) + "\" is no plan: " + instead);
   if (is_other_system(lower_case(name)))
     r.fail("\"" + name.substr(0, 40) + "\": " + other_system());
-  return static_cast<System>(r.choice(names));
+  return System(names[r.choice(names)]);
 }
 
 }  // namespace
@@ -232,8 +233,8 @@ void refuse_other_parallelism(const Reader& r) {
 
 std::vector<const char*> plan_keys() {
   std::vector<const char*> out(std::begin(kSharedKeys), std::end(kSharedKeys));
-  for (const strategy::SystemRecord& s : strategy::systems())
-    for (const strategy::KnobRecord& k : s.knobs) out.push_back(k.name);
+  for (const systems::SystemRecord& s : systems::all_systems())
+    for (const systems::KnobRecord& k : s.knobs) out.push_back(k.name);
   return out;
 }
 
@@ -279,16 +280,7 @@ Plan read_plan(const Reader& r) {
       p.unused_parameters.push_back(n.text());
   read_knobs(r, p);
   read_units(r, p);
-  if (p.system == System::LocalSgd && is_diloco(r.at("system").text())) {
-    if (r.has("outer_optimizer") && p.outer_optimizer != OuterOptimizer::Nesterov)
-      r.at("outer_optimizer").fail("DiLoCo's is nesterov; without one it is local_sgd");
-    p.outer_optimizer = OuterOptimizer::Nesterov;
-  }
-  if (int stage = p.system == System::Zero ? zero_stage_of(r.at("system").text()) : 0) {
-    if (r.has("stage") && p.zero.stage != stage)
-      r.at("stage").fail("the plan's system is " + r.at("system").text());
-    p.zero.stage = stage;
-  }
+  if (r.has("system")) read_named_setting(r, p);
   return p;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sim/io/codecs.h"
-#include "sim/strategy/words.h"
+#include "sim/systems/base/words.h"
 
 namespace ddpsim::io {
 namespace {
@@ -25,7 +25,7 @@ OpKind read_kind(const Reader& r) {
 
 OpKind kind_of(const Reader& r) {
   std::string text = r.text();
-  if (std::optional<OpKind> kind = strategy::kind_of(text)) return *kind;
+  if (std::optional<OpKind> kind = systems::kind_of(text)) return *kind;
   r.fail("\"" + text.substr(0, 80) +
          "\" is no operation of a Program; names are those of `ddpsim show program`, for example "
          "allreduce/bucket.0");

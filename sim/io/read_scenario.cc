@@ -4,7 +4,7 @@
 #include "sim/io/codecs.h"
 #include "sim/io/field_meant.h"
 #include "sim/io/read_plan.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 
@@ -182,9 +182,9 @@ Setting parse_setting(const std::string& text) {
               ? "a plan has no \"" + head + "\"; write --workload " + value
               : "a plan has no \"" + head + "\"; write " + field + "=" + meant(field, value)};
     if (std::string setting = setting_for(head);
-        s.path.size() == 1 && !setting.empty() && !strategy::owner_of(head))
+        s.path.size() == 1 && !setting.empty() && !systems::owner_of(head))
       throw InputError{"--set " + text, "a plan has no \"" + head + "\"; write " + setting};
-    if (s.path.size() == 1 && names_variable(head) && !strategy::owner_of(head))
+    if (s.path.size() == 1 && names_variable(head) && !systems::owner_of(head))
       s.path.insert(s.path.begin(), "environment");
     if (!top) s.path.insert(s.path.begin(), "plan");
   }

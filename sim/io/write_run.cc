@@ -1,5 +1,5 @@
 #include "sim/io/codecs.h"
-#include "sim/strategy/words.h"
+#include "sim/systems/base/words.h"
 
 namespace ddpsim::io {
 namespace {
@@ -24,7 +24,7 @@ OrderedJson write_span(const Run& run, const Span& s) {
   if (!measured) span["count"] = s.count;
   span["lane"] = name_of(s.lane, run.streams);
   span["op"] = s.op;
-  if (!strategy::kind_of(s.op)) {
+  if (!systems::kind_of(s.op)) {
     span["kind"] = {{"does", name_of(s.kind.does)}, {"phase", name_of(s.kind.phase)}};
     if (is_collective(s.kind)) span["kind"]["operation"] = name_of(s.kind.operation);
   }

@@ -26,7 +26,7 @@ OrderedJson write_sharded_tuning(const predict::ShardedTuning& t) {
   j["schema"] = "ddpsim.sharded_tuning/1";
   j["kind"] = "tune";
   j["knobs"] = OrderedJson::array();
-  for (const strategy::Decision& d : t.decisions) j["knobs"].push_back(d.name);
+  for (const systems::Decision& d : t.decisions) j["knobs"].push_back(d.name);
   j["search"] = t.decisions.size() > 1 ? "coordinate descent" : "every setting";
   j["simulations"] = t.tried.size();
   j["rounds"] = t.rounds;

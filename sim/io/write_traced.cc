@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "sim/strategy/words.h"
+#include "sim/systems/base/words.h"
 
 namespace ddpsim::io {
 namespace {
@@ -102,12 +102,12 @@ void name_kinds(Run& run, const analysis::TracedRanks& job) {
   for (const analysis::TracedCollective& c : job.collectives)
     operations[c.name] = c.message.operation.value_or(Operation::AllReduce);
   for (Span& s : run.spans) {
-    if (auto kind = strategy::kind_of(s.op)) {
+    if (auto kind = systems::kind_of(s.op)) {
       s.kind = *kind;
       continue;
     }
     // A collective that is no gradient's: its kind is that of such a one.
-    s.kind = *strategy::kind_of("allreduce/unused");
+    s.kind = *systems::kind_of("allreduce/unused");
     s.kind.operation = operations[s.op];
   }
 }

@@ -4,7 +4,7 @@ namespace ddpsim::io {
 namespace {
 
 // A number as a number, a choice as text; null = left at its default.
-OrderedJson value(const std::optional<strategy::KnobValue>& v, const strategy::Knob& knob) {
+OrderedJson value(const std::optional<systems::KnobValue>& v, const systems::Knob& knob) {
   if (!v) return nullptr;
   return knob.unit.empty() ? OrderedJson(v->text)
          : v->number == static_cast<double>(static_cast<std::int64_t>(v->number))
@@ -12,7 +12,7 @@ OrderedJson value(const std::optional<strategy::KnobValue>& v, const strategy::K
              : OrderedJson(v->number);
 }
 
-OrderedJson point(const predict::CurvePoint& p, const strategy::Knob& knob) {
+OrderedJson point(const predict::CurvePoint& p, const systems::Knob& knob) {
   return {{"value", value(p.value, knob)},
           {"step_ps", p.step.ps},
           {"low_ps", p.low.ps},
@@ -73,8 +73,8 @@ OrderedJson write_tuning(const predict::Tuning& t, const predict::Scaling* scali
                       {"step_ps", t.partition->step.ps},
                       {"model_ps", t.partition->model.ps},
                       {"bucket_cap_mb_list", t.partition->list}};
-  if (t.partition && !strategy::takes_cap_list(t.recommended))
-    j["partition"]["warning"] = strategy::kCapListWarning;
+  if (t.partition && !systems::takes_cap_list(t.recommended))
+    j["partition"]["warning"] = systems::kCapListWarning;
   if (!t.no_partition.empty()) j["no_partition"] = t.no_partition;
   j["other"] = nullptr;
   if (t.other_best) {

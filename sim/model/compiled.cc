@@ -119,7 +119,7 @@ class Kernel {
     last.backward = {0, loss_ ? 2 * there_ : back_ + made_ * half_, 0, kernels_back_};
     if (!last.memory) return;
     last.memory->saves.fill(loss_ ? there_ : saves_);
-    // A loss's backward holds its gradient alone; strategy::ModelMemory counts twice what it makes.
+    // A loss's backward holds its gradient alone; systems::ModelMemory counts twice what it makes.
     last.memory->makes.fill(!loss_ ? made_ * half_ : copied ? there_ : there_ / 2);
   }
 

@@ -243,7 +243,7 @@ struct StepProgram {
 };
 
 // What is reduced together is decided while the Program is played, by a thread of each rank that
-// wakes in cycles (strategy::Fusion). Its operations are on Lane::Worker, Lane::Comm and the first
+// wakes in cycles (systems::Fusion). Its operations are on Lane::Worker, Lane::Comm and the first
 // of Program::streams; they belong to the step whose tensors they reduce.
 struct Coordination {
   // What becomes of tensors that are reduced together, on GPUs: one all-reduce; or a reduce-scatter
@@ -275,6 +275,7 @@ struct Coordination {
 
 // Parameter servers: processes on hosts, which are no ranks. What a server does with what was
 // pushed to it (is_served) takes its own time, one thing beside another.
+inline constexpr std::int64_t kMostServers = 100;
 struct Servers {
   int count = 1;
   bool synchronous = false;     // a server waits for all ranks' gradients, and updates once

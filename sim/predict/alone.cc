@@ -2,7 +2,7 @@
 // the pause.
 #include "sim/predict/alone.h"
 
-#include "sim/strategy/words.h"
+#include "sim/systems/base/words.h"
 
 namespace ddpsim::predict {
 
@@ -18,18 +18,18 @@ Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p
   StepProgram& s = program.steady;
   s.buckets.push_back({{0}, bytes, bytes, DType::Float32});
   Op pause;
-  pause.kind = strategy::kForward.kind;
+  pause.kind = systems::kForward.kind;
   pause.lane = Lane::Host;  // which waits for the collective: the next step's pause begins after it
   pause.duration = kPause;
   Op reduce;
-  reduce.kind = *strategy::kind_of("allreduce/bucket.0");
+  reduce.kind = *systems::kind_of("allreduce/bucket.0");
   const bool worker = comm.backend == Backend::Gloo || comm.backend == Backend::Mpi;
   reduce.lane = worker ? Lane::Worker : Lane::Comm;
   reduce.subject = 0;
   reduce.bytes = bytes.count;
   reduce.dep[0] = 0;
   Op wait;
-  wait.kind = *strategy::kind_of("wait/bucket.0");
+  wait.kind = *systems::kind_of("wait/bucket.0");
   wait.lane = Lane::Host;
   wait.subject = 0;
   wait.dep[0] = 1;

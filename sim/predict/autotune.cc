@@ -2,16 +2,18 @@
 
 #include <cmath>
 
+#include "sim/systems/horovod/plan.h"
+
 namespace ddpsim::predict {
 namespace {
 
 constexpr std::int64_t kStepsOfScore =
-    std::int64_t{strategy::kAutotuneSamples} * strategy::kAutotuneStepsPerSample;
+    std::int64_t{systems::kAutotuneSamples} * systems::kAutotuneStepsPerSample;
 
-strategy::Autotuner::Fixed fixed_by(const Question& q) {
-  const HorovodPlan& h = q.scenario.plan.horovod;
+systems::Autotuner::Fixed fixed_by(const Question& q) {
+  const HorovodPlan& h = horovod_of(q.scenario.plan);
   const HorovodPlan initially;
-  strategy::Autotuner::Fixed out;
+  systems::Autotuner::Fixed out;
   if (h.fusion_threshold != initially.fusion_threshold)
     out.fusion_mb = static_cast<double>(h.fusion_threshold) / (1 << 20);
   if (h.cycle_time) out.cycle_ms = *h.cycle_time;
@@ -25,9 +27,9 @@ strategy::Autotuner::Fixed fixed_by(const Question& q) {
 
 }  // namespace
 
-Plan with_autotuned(const Plan& plan, const strategy::AutotuneSetting& s) {
+Plan with_autotuned(const Plan& plan, const systems::AutotuneSetting& s) {
   Plan out = plan;
-  HorovodPlan& h = out.horovod;
+  HorovodPlan& h = horovod_of(out);
   h.fusion_threshold = static_cast<std::int64_t>(s.fusion_mb * 1024 * 1024);
   h.cycle_time = s.cycle_ms;
   if (!s.cache) h.cache_capacity = 0;
@@ -46,22 +48,22 @@ AutotuneCourse autotune(const Question& q, const Options& given, std::uint64_t s
     Scenario s = q.scenario;
     s.plan = plan;
     const Question asked{q.workload, q.fabric, q.profile, s};
-    if (plan.horovod.hierarchical_allreduce && check(asked, options.known)) {
+    if (horovod_of(plan).hierarchical_allreduce && check(asked, options.known)) {
       flat = true;
-      s.plan.horovod.hierarchical_allreduce = false;
+      horovod_of(s.plan).hierarchical_allreduce = false;
     }
     return steady_period(asked, Level::Mid, options);
   };
-  const bool halves = q.scenario.plan.horovod.fp16_compression;
+  const bool halves = horovod_of(q.scenario.plan).fp16_compression;
   double bytes = 0;
   for (TensorIndex t : q.workload.arrival) {
     const Tensor& tensor = q.workload.tensors[t];
     bytes += static_cast<double>(tensor.elements() * (halves ? 2 : element_size(tensor.dtype)));
   }
   out.now = step_of(q.scenario.plan);
-  strategy::Autotuner tuner(fixed_by(q), seed);
+  systems::Autotuner tuner(fixed_by(q), seed);
   auto ask = [&] {
-    const strategy::AutotuneSetting setting = tuner.current();
+    const systems::AutotuneSetting setting = tuner.current();
     const Duration step = step_of(with_autotuned(q.scenario.plan, setting));
     return AutotuneCourse::Tried{setting, step, bytes / (static_cast<double>(step.ps) / 1e6)};
   };
@@ -69,7 +71,7 @@ AutotuneCourse autotune(const Question& q, const Options& given, std::uint64_t s
   while (!tuner.done()) {
     const AutotuneCourse::Tried tried = ask();
     if (out.tried.empty()) {
-      out.steps = strategy::kAutotuneWarmups * kStepsOfScore;
+      out.steps = systems::kAutotuneWarmups * kStepsOfScore;
       out.lasts = tried.step * out.steps;
     }
     out.steps += kStepsOfScore;

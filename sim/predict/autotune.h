@@ -5,18 +5,18 @@
 #include <vector>
 
 #include "sim/predict/predict.h"
-#include "sim/strategy/autotune.h"
+#include "sim/systems/horovod/autotune.h"
 
 namespace ddpsim::predict {
 
 struct AutotuneCourse {
   struct Tried {
-    strategy::AutotuneSetting setting;
+    systems::AutotuneSetting setting;
     Duration step;
     double score = 0;  // bytes per microsecond
   };
   std::vector<Tried> tried;  // in order
-  strategy::AutotuneSetting best;
+  systems::AutotuneSetting best;
   Plan tuned;  // with it
   Duration tuned_step;
   Duration now;            // of the plan as it is, without tuning
@@ -27,7 +27,7 @@ struct AutotuneCourse {
 
 // The plan with what the tuner sets. `hierarchical` and `torus` only where the question can have
 // them.
-Plan with_autotuned(const Plan& plan, const strategy::AutotuneSetting& s);
+Plan with_autotuned(const Plan& plan, const systems::AutotuneSetting& s);
 
 // REQUIRES: check(q) found nothing, the plan is Horovod's.
 AutotuneCourse autotune(const Question& q, const Options& options, std::uint64_t seed);

@@ -27,7 +27,7 @@ struct Asked {
 Asked ask(const Question& q) {
   Asked a;
   a.times = step_times(q.workload, q.profile, Level::Mid, gathered_in(q.scenario.plan));
-  a.program = lowered(q, a.times, strategy::Steps::SteadyOnly);
+  a.program = lowered(q, a.times, systems::Steps::SteadyOnly);
   // They know rings alone.
   const Backend backend = a.program.backend == Backend::Mpi ? Backend::Tcp : a.program.backend;
   a.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), backend);

@@ -5,19 +5,21 @@
 #include "sim/predict/kernel_wait.h"
 #include "sim/predict/partition.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/bucketing.h"
-#include "sim/strategy/ddp_options.h"
-#include "sim/strategy/knobs.h"
+#include "sim/systems/base/record.h"
+#include "sim/systems/ddp/bucketing.h"
+#include "sim/systems/ddp/ddp_options.h"
+#include "sim/systems/ddp/plan.h"
+#include "sim/systems/knobs.h"
 
 namespace ddpsim::predict {
 namespace {
 
 // Gradients in the order in which they are launched, each by itself.
 std::vector<TensorIndex> launch_order(const Workload& w, Plan plan) {
-  plan.bucket_cap_mb.reset();
-  plan.bucket_cap_mb_list = {1.0 / (1024 * 1024)};
+  ddp_of(plan).bucket_cap_mb.reset();
+  ddp_of(plan).bucket_cap_mb_list = {1.0 / (1024 * 1024)};
   std::vector<TensorIndex> order;
-  for (const auto& b : strategy::steady_buckets(w, plan))
+  for (const auto& b : systems::steady_buckets(w, plan))
     order.insert(order.end(), b.begin(), b.end());
   return order;
 }
@@ -61,12 +63,12 @@ std::vector<Partition> worth_a_simulation(const PartitionProblem& problem,
 
 TunedPartition listed(const Partition& p, const std::vector<TensorIndex>& order,
                       const std::vector<Tensor>& tensors, const Plan& plan) {
-  bool registration = !strategy::rebuilds(
+  bool registration = !systems::rebuilds(
       plan);  // then limits are consumed in that order, the reverse of the launches
-  std::vector<strategy::BucketSize> sizes;
+  std::vector<systems::BucketSize> sizes;
   std::size_t from = 0;
   for (std::size_t end : p.ends) {
-    strategy::BucketSize b;
+    systems::BucketSize b;
     for (std::size_t i = from; i < end; ++i) b.bytes += tensors[order[i]].bytes().count;
     b.last_tensor = tensors[registration ? order[from] : order[end - 1]].bytes().count;
     sizes.push_back(b);
@@ -75,7 +77,7 @@ TunedPartition listed(const Partition& p, const std::vector<TensorIndex>& order,
   TunedPartition out;
   for (const auto& b : sizes) out.buckets.push_back(b.bytes);
   if (registration) std::reverse(sizes.begin(), sizes.end());
-  out.list = strategy::cap_list(sizes);
+  out.list = systems::cap_list(sizes);
   out.model = p.end;
   return out;
 }
@@ -87,8 +89,8 @@ BestBuckets best_buckets(PlannedSteps& steps, const Plan& best_plan) {
   const Options& options = steps.options();
   const Workload& w = q.workload;
   BestBuckets out;
-  if (best_plan.system != System::PytorchDdp || q.scenario.ranks < 2) return out;
-  if (!strategy::plain_buckets(best_plan) || !w.loop.collectives.empty()) return out;
+  if (!systems::record_of(best_plan.system).bucketed || q.scenario.ranks < 2) return out;
+  if (!systems::plain_buckets(best_plan) || !w.loop.collectives.empty()) return out;
   std::vector<TensorIndex> order = launch_order(w, best_plan);
   for (TensorIndex t : order)
     if (w.tensors[t].dtype != w.tensors[order.front()].dtype) {
@@ -101,8 +103,8 @@ BestBuckets best_buckets(PlannedSteps& steps, const Plan& best_plan) {
     out.why_not = "more than 1,000 gradients have too many partitions to look through";
     return out;
   }
-  bool half = best_plan.comm_hook == CommHook::Fp16Compress ||
-              best_plan.comm_hook == CommHook::Bf16Compress;
+  bool half = ddp_of(best_plan).comm_hook == CommHook::Fp16Compress ||
+              ddp_of(best_plan).comm_hook == CommHook::Bf16Compress;
   DType type = half ? DType::Float16 : w.tensors[order.front()].dtype;
   const collective::Communicator& comm =
       options.known->get(q, backend_of(best_plan, q.profile.kind));
@@ -126,13 +128,13 @@ BestBuckets best_buckets(PlannedSteps& steps, const Plan& best_plan) {
     for (const Partition& p : worth_a_simulation(problem, *prices, steps.budget())) {
       TunedPartition found = listed(p, order, w.tensors, best_plan);
       Plan plan = best_plan;
-      plan.bucket_cap_mb.reset();
-      plan.bucket_cap_mb_list = found.list;
+      ddp_of(plan).bucket_cap_mb.reset();
+      ddp_of(plan).bucket_cap_mb_list = found.list;
       found.step = steps.step(plan, Level::Mid);
       if (!out.partition || found.step < out.partition->step) out.partition = std::move(found);
     }
-    s.plan.bucket_cap_mb.reset();
-    s.plan.bucket_cap_mb_list = out.partition->list;
+    ddp_of(s.plan).bucket_cap_mb.reset();
+    ddp_of(s.plan).bucket_cap_mb_list = out.partition->list;
   }
   return out;
 }

@@ -11,9 +11,11 @@
 #include "sim/collective/distinct.h"
 #include "sim/predict/partition.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/bucketing.h"
-#include "sim/strategy/ddp_options.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/base/record.h"
+#include "sim/systems/ddp/bucketing.h"
+#include "sim/systems/ddp/ddp_options.h"
+#include "sim/systems/ddp/plan.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -84,10 +86,10 @@ class Chain {
         factor_(factor),
         times_(step_times(q.workload, q.profile, Level::Mid, gathered_in(q.scenario.plan))) {
     Plan plan = q.scenario.plan;
-    plan.bucket_cap_mb.reset();
-    plan.bucket_cap_mb_list = {kOneByte};
-    program_ = strategy::lower({q.workload, times_, q.profile.kind, q.scenario.ranks}, plan,
-                               strategy::Steps::SteadyOnly);
+    ddp_of(plan).bucket_cap_mb.reset();
+    ddp_of(plan).bucket_cap_mb_list = {kOneByte};
+    program_ = systems::lower({q.workload, times_, q.profile.kind, q.scenario.ranks}, plan,
+                              systems::Steps::SteadyOnly);
     comm_ = &options.known->get(q, program_.backend);
     at_once_ = pooled(program_) ? program_.worker_threads : 1;
     by_phases_ = options.fidelity == Fidelity::Collective;
@@ -209,8 +211,8 @@ Duration least_time(const collective::Communicator& c, const Profile& p, std::in
 
 std::optional<Bound> lower_bound(const Question& q, const Options& given) {
   const Plan& plan = q.scenario.plan;
-  if (plan.system != System::PytorchDdp || q.scenario.ranks < 2) return {};
-  if (!strategy::plain_buckets(plan) || !q.workload.loop.collectives.empty()) return {};
+  if (!systems::record_of(plan.system).bucketed || q.scenario.ranks < 2) return {};
+  if (!systems::plain_buckets(plan) || !q.workload.loop.collectives.empty()) return {};
   Communicators own;
   Options options = given;
   if (!options.known) options.known = &own;

@@ -9,9 +9,8 @@
 #include "sim/predict/load_demands.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/server_places.h"
-#include "sim/strategy/fsdp.h"
-#include "sim/strategy/own_work.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/own_work.h"
+#include "sim/systems/base/settings.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -42,9 +41,9 @@ nccl::ParsedSettings nccl_settings(const Plan& plan) {
   return parsed;
 }
 
-// Horovod's thread agrees on tensors over MPI before it sums them.
+// Ranks agree on tensors over MPI before they sum them.
 bool polls_mpi(const Plan& plan, Backend backend) {
-  return backend == Backend::Mpi && plan.system == System::Horovod;
+  return backend == Backend::Mpi && systems::record_of(plan.system).negotiates;
 }
 
 // Of keys of Communicators: variables that only say what may be chosen are left out.
@@ -119,10 +118,10 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
     for (auto p : {nccl::check_nodes(q.fabric, devices),
                    nccl::check_peers(q.fabric, devices, parsed.settings)})
       if (p) return p;
-  const strategy::SystemRecord& system = strategy::record_of(plan.system);
+  const systems::SystemRecord& system = systems::record_of(plan.system);
   std::vector<Operation> needed{Operation::AllReduce, Operation::Broadcast};
   if (system.operations) needed = system.operations(plan);
-  for (Operation o : strategy::own_operations(q.workload.loop)) needed.push_back(o);
+  for (Operation o : systems::own_operations(q.workload.loop)) needed.push_back(o);
   for (Operation o : needed)
     if (o != Operation::AllReduce && o != Operation::Broadcast && devices.size() > 1 &&
         q.profile.compute.capability == 0)

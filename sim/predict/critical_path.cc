@@ -7,12 +7,10 @@
 #include <array>
 #include <optional>
 
+#include "sim/systems/base/record.h"
+
 namespace ddpsim::predict {
 namespace {
-
-constexpr const char* kCopies = "copies out of buckets";
-constexpr const char* kFused = "copies out of the fusion buffer";
-constexpr const char* kDivisions = "averages of what was reduced";  // of a system without buckets
 
 // Of a collective that carries tensors: "bucket 3 (12 MiB)", "bwd.h.11 (27 MiB)",
 // "conv1.weight".
@@ -62,6 +60,7 @@ class PathWalk {
       PathPart& part = out.back();
       part.what = tell(sort, path[k].op);
       part.kind = op(path[k].op).kind;
+      part.between = sort == Sort::CopyOut && !systems::record_of(system_).negotiates;
       part.end = {end(s)};
       if (sort != Sort::Collective) continue;
       part.bytes = op(path[k].op).bytes;
@@ -140,10 +139,7 @@ class PathWalk {
     }
     return Sort::Other;
   }
-  const char* copies() const {
-    System s = system_;
-    return s == System::PytorchDdp ? kCopies : s == System::Horovod ? kFused : kDivisions;
-  }
+  const char* copies() const { return systems::record_of(system_).copies; }
   std::string tell(Sort sort, std::uint32_t last) const {
     const StepProgram& s = step_.program().steady;
     switch (sort) {
@@ -194,9 +190,8 @@ std::string path_in_words(const std::vector<PathPart>& path) {
     bool alike = true;  // one operation
     while (reductions > 0) {
       bool next = last + 1 < path.size() && carries_tensors(path[last + 1].kind);
-      bool after_copy = last + 2 < path.size() &&
-                        (path[last + 1].what == kCopies || path[last + 1].what == kDivisions) &&
-                        carries_tensors(path[last + 2].kind);
+      bool after_copy =
+          last + 2 < path.size() && path[last + 1].between && carries_tensors(path[last + 2].kind);
       if (!next && !after_copy) break;
       last += next ? 1 : 2;
       ++reductions;

@@ -15,6 +15,7 @@ struct PathPart {
       what;  // "forward", "backward until layer1.0.conv1.weight", "all-reduce of bucket 3 (12 MiB)"
   OpKind kind;             // of its last operation
   std::int64_t bytes = 0;  // of a collective
+  bool between = false;    // copies between reductions that were decided before the step
   Duration begin;
   Duration end;
   Duration waited;  // a collective: from ready to begin

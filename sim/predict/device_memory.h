@@ -22,7 +22,7 @@ struct Memory {
   bool activations = false;    // they are in it
   std::int64_t frozen = 0;     // parameters that require no gradient, and their bytes, of the model
   std::int64_t frozen_bytes = 0;
-  std::string mixed_units;  // what they cost beside trainable ones (strategy::mixed_units_sentence)
+  std::string mixed_units;  // what they cost beside trainable ones (systems::mixed_units_sentence)
   // Outside the allocator.
   std::int64_t communicators = 0;  // NCCL's buffers
   std::int64_t context = 0;        // CUDA's, and what the libraries keep

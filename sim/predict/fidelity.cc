@@ -8,6 +8,7 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/prices.h"
 #include "sim/predict/steady.h"
+#include "sim/systems/base/record.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -92,7 +93,7 @@ double messages_of_step(const Prepared& r, const Question& q) {
 Prepared prepared(const Question& q, const Program* program, Kept& own) {
   Options options = keeping({}, own);
   options.program = program;
-  return prepare(q, Level::Mid, strategy::Steps::SteadyOnly, options);
+  return prepare(q, Level::Mid, systems::Steps::SteadyOnly, options);
 }
 
 }  // namespace
@@ -106,7 +107,7 @@ double message_count(const Question& q, const Program* program) {
 Fidelity usual_fidelity(const Question& q, const Program* program) {
   constexpr int kRanks = 64;
   constexpr double kMessages = 200'000;  // of a step
-  if (q.scenario.plan.system == System::ParameterServer) return Fidelity::Collective;
+  if (servers_of(q.scenario.plan)) return Fidelity::Collective;
   Backend backend = backend_of(q.scenario.plan, q.fabric.cluster().device);
   const bool emulated = q.fabric.cluster().emulated_on_cores > 0;
   bool executed = backend == Backend::Tcp ||

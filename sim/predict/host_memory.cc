@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "sim/strategy/horovod.h"
+#include "sim/systems/base/record.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -24,8 +24,7 @@ std::vector<topology::LinkId> links_to_cpu(const topology::Fabric& fabric, int d
 bool uses_host_memory(const Question& q) {
   return offloads(q.scenario.plan) || stages_collectives(q.scenario.plan, q.profile.kind) ||
          (q.profile.kind == DeviceKind::Gpu &&
-          strategy::stages_on_hosts(q.scenario.plan, q.scenario.ranks,
-                                    q.fabric.cluster().devices_per_host));
+          stages_on_hosts(q.scenario.plan, q.scenario.ranks, q.fabric.cluster().devices_per_host));
 }
 
 Problem check_host_memory(const Question& q) {
@@ -61,7 +60,7 @@ Problem check_host_memory(const Question& q) {
   return {};
 }
 
-strategy::HostMemory host_memory(const Question& q, Level level) {
+systems::HostMemory host_memory(const Question& q, Level level) {
   const topology::Fabric& fabric = q.fabric;
   std::map<topology::LinkId, int> users;
   std::map<int, int> ranks_of;
@@ -69,7 +68,7 @@ strategy::HostMemory host_memory(const Question& q, Level level) {
     ++ranks_of[fabric.host_of(device)];
     for (topology::LinkId link : links_to_cpu(fabric, device)) ++users[link];
   }
-  strategy::HostMemory out;
+  systems::HostMemory out;
   for (int device : devices_of(q.scenario)) {
     Duration latency = q.profile.memory.kernel;
     for (topology::LinkId id : links_to_cpu(fabric, device)) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "sim/predict/predict.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
 
 namespace ddpsim::predict {
 
@@ -17,6 +17,6 @@ bool uses_host_memory(const Question& q);
 // nearest CPU it is on, and the slowest rank's is the answer; the efficiency is that of the
 // profile's transport. Not shared with NCCL's messages on the same links. The cores' rate is the
 // host's over its ranks. REQUIRES: something is copied, check_host_memory(q) found nothing.
-strategy::HostMemory host_memory(const Question& q, Level level);
+systems::HostMemory host_memory(const Question& q, Level level);
 
 }  // namespace ddpsim::predict

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "sim/predict/job_lanes.h"
-#include "sim/strategy/cycles.h"
-#include "sim/strategy/horovod.h"
+#include "sim/systems/horovod/cycles.h"
+#include "sim/systems/horovod/horovod.h"
 
 namespace ddpsim::predict {
 
@@ -113,12 +113,12 @@ struct JobCoordination : JobLanes {
     if (cycles_->wakes()) wake_all(now);
   }
 
-  void perform(const strategy::Fusion::Decision& decision, std::vector<TaskId>& release) {
+  void perform(const systems::Fusion::Decision& decision, std::vector<TaskId>& release) {
     Live& l = live_[step_of_[decision.fused.front().front()]];
     auto from = static_cast<std::uint32_t>(l.step.ops.size());
     const auto first_bucket = static_cast<std::uint32_t>(l.step.buckets.size());
     decided_deps_ = l.step.extra_deps.size();
-    strategy::add_reductions(program_, l.step, cycles_->agreement(decision), decision.fused);
+    systems::add_reductions(program_, l.step, cycles_->agreement(decision), decision.fused);
     std::uint32_t thread = from;
     std::vector<std::uint32_t> last(l.step.buckets.size() - first_bucket, kNoOp);
     for (auto& of_class : l.placed) of_class.resize(l.step.ops.size());
@@ -167,7 +167,7 @@ struct JobCoordination : JobLanes {
     placed[i] = {t, t, t, 0, -1};
   }
 
-  std::optional<strategy::Cycles> cycles_;  // of a coordinated Program
+  std::optional<systems::Cycles> cycles_;  // of a coordinated Program
   std::deque<Live> live_;
   std::vector<Asked> asked_;                    // by task
   std::vector<std::uint32_t> step_of_;          // by tensor: the step that requested it last

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <map>
 
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 
 namespace ddpsim::predict {
 namespace {
 
-using strategy::Knob;
-using strategy::KnobValue;
+using systems::Knob;
+using systems::KnobValue;
 
 // Halves the gaps beside the best points, the best first.
 template <class Attempt>
@@ -40,7 +40,7 @@ CurvePoint point_of(PlannedSteps& steps, const Plan& plan, std::optional<KnobVal
   CurvePoint p;
   p.value = std::move(value);
   p.step = steps.step(plan, Level::Mid);
-  if (auto count = strategy::record_of(plan.system).count) {
+  if (auto count = systems::record_of(plan.system).count) {
     p.buckets = count(steps.question().workload, plan);
   } else {
     Scenario s;
@@ -62,7 +62,7 @@ std::vector<CurvePoint> curve_of(PlannedSteps& steps, const Knob& knob,
   auto attempt = [&](std::size_t i) {
     if (!tried.count(i))
       tried.emplace(
-          i, point_of(steps, strategy::with(steps.question().scenario.plan, knob, all[i]), all[i]));
+          i, point_of(steps, systems::with(steps.question().scenario.plan, knob, all[i]), all[i]));
   };
   std::size_t most = every ? all.size() : steps.budget();
   if (all.size() <= most) {

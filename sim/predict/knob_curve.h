@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "sim/predict/planned_steps.h"
-#include "sim/strategy/knobs.h"
+#include "sim/systems/knobs.h"
 
 namespace ddpsim::predict {
 
 struct CurvePoint {
-  std::optional<strategy::KnobValue> value;  // none: left at its default
+  std::optional<systems::KnobValue> value;  // none: left at its default
   Duration step;
   Duration low;  // the interval, as a prediction's
   Duration high;
@@ -19,14 +19,13 @@ struct CurvePoint {
 };
 
 // The steady step of a plan, without its interval.
-CurvePoint point_of(PlannedSteps& steps, const Plan& plan,
-                    std::optional<strategy::KnobValue> value);
+CurvePoint point_of(PlannedSteps& steps, const Plan& plan, std::optional<systems::KnobValue> value);
 void find_interval(PlannedSteps& steps, const Plan& plan, CurvePoint& p);
 
 // Simulates settings of `all` (ascending), over the question's plan: those of round numbers, then
 // evenly, then beside the best; every one if the budget allows it or `every` says so. Ascending.
-std::vector<CurvePoint> curve_of(PlannedSteps& steps, const strategy::Knob& knob,
-                                 const std::vector<strategy::KnobValue>& all, bool every);
+std::vector<CurvePoint> curve_of(PlannedSteps& steps, const systems::Knob& knob,
+                                 const std::vector<systems::KnobValue>& all, bool every);
 
 // The index of the shortest step; of a stretch around it that is as short to a tenth of a percent,
 // of the largest value that keeps a factor of two from the stretch's upper end: few collectives,

@@ -1,5 +1,7 @@
 #include "sim/predict/left_out.h"
 
+#include "sim/systems/base/record.h"
+
 namespace ddpsim::predict {
 namespace {
 
@@ -9,20 +11,12 @@ std::string release_of(const std::string& version) {
   return version.substr(0, version.find_first_not_of("0123456789", first + 1));
 }
 
-// Autocast, where a system that shards trains in halves of its own.
+// Autocast, where a system trains in halves of its own.
 std::string whose_halves(const Workload& w, const Plan& plan) {
-  if (!is_half(w.precision) || w.basis != Basis::Described || w.casting != Casting::Autocast)
-    return {};
-  const std::string name = name_of(w.precision);
-  if (plan.system == System::Zero)
-    return name + " is autocast here, with weights and gradients of 4 bytes; DeepSpeed's own " +
-           name + " is --set workload.casting=master_weights";
-  const bool fsdp = plan.system == System::Fsdp || plan.system == System::Fsdp2;
-  if (fsdp && !plan.fsdp.param_dtype)
-    return name +
-           " is autocast here, with weights gathered and gradients reduced in 4 bytes; FSDP's "
-           "MixedPrecision is --set param_dtype=bfloat16";
-  return {};
+  auto* const advice = systems::record_of(plan.system).advice;
+  const bool casts =
+      is_half(w.precision) && w.basis == Basis::Described && w.casting == Casting::Autocast;
+  return advice && casts ? advice(w, plan) : std::string();
 }
 
 }  // namespace

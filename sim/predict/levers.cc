@@ -4,7 +4,9 @@
 
 #include "sim/predict/predict.h"
 #include "sim/predict/resources.h"
-#include "sim/strategy/knobs.h"
+#include "sim/systems/base/record.h"
+#include "sim/systems/ddp/plan.h"
+#include "sim/systems/knobs.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -38,51 +40,38 @@ class Attempts {
 
 void try_caps(const Plan& plan, Attempts& a) {
   for (double cap : {1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0}) {
-    if (plan.bucket_cap_mb == cap) continue;
+    if (ddp_of(plan).bucket_cap_mb == cap) continue;
     std::string text = "bucket_cap_mb=" + std::to_string(static_cast<int>(cap));
-    a.plan(text, "--set " + text,
-           [&](Scenario& s) { s.plan.bucket_cap_mb = cap, s.plan.bucket_cap_mb_list.clear(); });
+    a.plan(text, "--set " + text, [&](Scenario& s) {
+      ddp_of(s.plan).bucket_cap_mb = cap, ddp_of(s.plan).bucket_cap_mb_list.clear();
+    });
   }
 }
 
 // Every other setting of the system's own knobs that are choices.
 void try_choices(const Plan& plan, Attempts& a) {
-  for (const strategy::Knob& k : strategy::knobs(plan)) {
+  for (const systems::Knob& k : systems::knobs(plan)) {
     if (!k.unit.empty()) continue;
-    for (const strategy::KnobValue& v : strategy::values(k, {}, plan))
+    for (const systems::KnobValue& v : systems::values(k, {}, plan))
       if (std::string text = k.name + "=" + v.text;
-          !(strategy::value_of(plan, k) && strategy::value_of(plan, k)->text == v.text))
-        a.plan(text, "--set " + text, [&](Scenario& s) { s.plan = strategy::with(s.plan, k, v); });
+          !(systems::value_of(plan, k) && systems::value_of(plan, k)->text == v.text))
+        a.plan(text, "--set " + text, [&](Scenario& s) { s.plan = systems::with(s.plan, k, v); });
   }
+}
+
+void try_changes(const std::vector<systems::PlanChange>& changes, Attempts& a) {
+  for (const systems::PlanChange& c : changes)
+    a.plan(c.text, c.command, [&](Scenario& s) { s.plan = c.plan; });
 }
 
 void try_plan(const Question& q, Attempts& a) {
   const Plan& plan = q.scenario.plan;
-  if (a.options().program) {  // its schedule is what it is
-  } else if (plan.system == System::PytorchDdp) {
-    if (plan.accumulation_steps > 1 && !uses_no_sync(plan))
-      a.plan("with no_sync() around micro-steps but the last", "--set no_sync=true",
-             [](Scenario& s) { s.plan.no_sync = true; });
-    if (!plan.gradient_as_bucket_view)
-      a.plan("gradient_as_bucket_view=True", "--set gradient_as_bucket_view=true",
-             [](Scenario& s) { s.plan.gradient_as_bucket_view = true; });
-    if (plan.comm_hook == CommHook::None)
-      a.plan("bf16_compress_hook (changes numerics)", "--set comm_hook=bf16_compress",
-             [](Scenario& s) { s.plan.comm_hook = CommHook::Bf16Compress; });
-    if (plan.broadcast_buffers && !q.workload.buffers.empty())
-      a.plan("broadcast_buffers=False (each rank keeps its own BatchNorm statistics)",
-             "--set broadcast_buffers=false",
-             [](Scenario& s) { s.plan.broadcast_buffers = false; });
-  } else if (plan.system == System::Averaging) {
-    a.plan("DistributedDataParallel instead of plain averaging",
-           "--plan pytorch_ddp, without averaging's flags",
-           [](Scenario& s) { s.plan.system = System::PytorchDdp; });
-  } else if (plan.system == System::DataParallel) {
-    a.plan("DistributedDataParallel instead of nn.DataParallel", "--plan pytorch_ddp",
-           [](Scenario& s) { s.plan.system = System::PytorchDdp; });
+  if (!a.options().program) {  // else its schedule is what it is
+    if (auto* const own = systems::record_of(plan.system).levers)
+      try_changes(own(plan, q.workload), a);
+    else
+      try_choices(plan, a);
   }
-  bool choices = plan.system != System::PytorchDdp && plan.system != System::Averaging;
-  if (choices && !a.options().program) try_choices(plan, a);
   if (!q.scenario.slow_ranks.empty())
     a.plan("all ranks as fast as the others", "without slow_ranks",
            [](Scenario& s) { s.slow_ranks.clear(); });
@@ -205,7 +194,7 @@ Duration per_samples(const Lever& l) {
 std::vector<Lever> levers(const Question& q, Duration step, const Options& options,
                           double threshold) {
   Attempts a(q, options);
-  if (q.scenario.plan.system == System::PytorchDdp && !options.program)
+  if (systems::record_of(q.scenario.plan.system).bucketed && !options.program)
     try_caps(q.scenario.plan, a);
   try_plan(q, a);
   if (q.scenario.ranks > 1) try_nccl(q, a);
@@ -234,13 +223,8 @@ std::vector<Lever> all_levers(const Question& q, const Options& options) {
   const Plan& plan = q.scenario.plan;
   try_plan(q, a);
   if (q.scenario.ranks > 1) {
-    if (plan.system == System::PytorchDdp) {
-      a.plan("no overlap: one bucket for everything", "--set bucket_cap_mb=1000000",
-             [](Scenario& s) { s.plan.bucket_cap_mb = 1e6, s.plan.bucket_cap_mb_list.clear(); });
-      if (plan.comm_hook == CommHook::None)
-        a.plan("fp16_compress_hook (changes numerics)", "--set comm_hook=fp16_compress",
-               [](Scenario& s) { s.plan.comm_hook = CommHook::Fp16Compress; });
-    }
+    if (auto* const extremes = systems::record_of(plan.system).extremes)
+      try_changes(extremes(plan), a);
     try_nccl(q, a);
     try_nccl_for_gloo(q, a);
     say_what_nccl_chooses(q, a.options(), steady_period(q, Level::Mid, a.options()), a.found);

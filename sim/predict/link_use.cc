@@ -39,7 +39,7 @@ std::vector<LinkBusy> link_use(const Question& q, Duration step, const Options& 
       options.program
           ? *options.program
           : lowered(q, step_times(q.workload, q.profile, Level::Mid, gathered_in(q.scenario.plan)),
-                    strategy::Steps::SteadyOnly);
+                    systems::Steps::SteadyOnly);
   if (options.without) alter(*options.without, program, q.scenario.plan.system);
   Communicators own;
   const collective::Communicator& comm = (options.known ? *options.known : own).get(q, program);

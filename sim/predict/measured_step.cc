@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "sim/predict/roofline.h"
-#include "sim/strategy/builder.h"
+#include "sim/systems/base/builder.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -32,7 +32,7 @@ Duration one_rank_step(const StepTimes& t, int micro_steps, double slow) {
   if (!t.waits_before_update && !t.waits_after_update)
     return std::max(passes + loop + update, launches + t.host->optimizer);
   // Where the host has waited, the device waits for what it launches next.
-  const Duration head = strategy::forward_of(t).head;
+  const Duration head = systems::forward_of(t).head;
   if (t.waits_after_update)
     return std::max(head + passes, launches) + loop + update +
            (t.waits_before_update ? t.host->optimizer : Duration{});

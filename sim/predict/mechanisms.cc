@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/systems/base/record.h"
+#include "sim/systems/ddp/plan.h"
+
 namespace ddpsim::predict {
 namespace {
 
@@ -102,8 +105,8 @@ void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
       p.reduction_bytes_per_s = 0;
       break;
     case Mechanism::FirstBucket:
-      s.plan.first_bucket_bytes =
-          static_cast<std::int64_t>(s.plan.bucket_cap_mb.value_or(25) * 1048576);
+      ddp_of(s.plan).first_bucket_bytes =
+          static_cast<std::int64_t>(ddp_of(s.plan).bucket_cap_mb.value_or(25) * 1048576);
       break;
     case Mechanism::SharedMemory:
       p.memory.shared_bytes_per_s = 0;
@@ -144,8 +147,8 @@ void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
 }
 
 void alter(Mechanism m, Program& program, System system) {
-  // DDP's own: a bucket that is full waits for those before it.
-  if (m == Mechanism::InOrderLaunch && system != System::PytorchDdp) return;
+  // A bucket that is full waits for those before it.
+  if (m == Mechanism::InOrderLaunch && !systems::record_of(system).bucketed) return;
   if (m == Mechanism::Workers) program.worker_threads = 1;
   if (m == Mechanism::KernelWait) program.kernel = {};
   if (m == Mechanism::Connection) program.one_connection = false;

@@ -6,7 +6,7 @@
 #include "sim/model/blocks.h"
 #include "sim/predict/lowered.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/fsdp.h"
+#include "sim/systems/base/record.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -90,7 +90,8 @@ Memory memory_of(const Question& q, const Program& program, const collective::Co
   Memory out;
   out.frozen = q.workload.frozen_elements();
   out.frozen_bytes = q.workload.frozen_bytes().count;
-  out.mixed_units = strategy::mixed_units_sentence(q.workload, q.scenario.plan);
+  if (auto* const note = systems::record_of(q.scenario.plan.system).memory_note)
+    out.mixed_units = note(q.workload, q.scenario.plan);
   Held held = program.resident;
   if (gpu) of(held, Holds::Temporaries) += workspaces(q.profile);
   std::int64_t now = std::accumulate(held.begin(), held.end(), std::int64_t{0});
@@ -138,7 +139,7 @@ Memory memory_of(const Question& q, const Options& options) {
   Communicators own;
   Program program =
       lowered(q, step_times(q.workload, q.profile, Level::Mid, gathered_in(q.scenario.plan)),
-              strategy::Steps::SteadyOnly);
+              systems::Steps::SteadyOnly);
   return memory_of(q, program, (options.known ? *options.known : own).get(q, program));
 }
 
@@ -156,36 +157,30 @@ std::vector<Fit> what_fits(const Question& q, const Options& options) {
     return m.fits();
   };
   struct Change {
-    const char* text;
-    const char* command;
+    std::string text;
+    std::string command;
     bool possible;
-    void (*make)(Workload&, Scenario&);
+    std::function<void(Workload&, Scenario&)> make;
   };
   const bool described = q.workload.basis == Basis::Described;
   const bool attends = std::any_of(q.workload.layers.begin(), q.workload.layers.end(),
                                    [](const Layer& l) { return l.op.attention; });
-  const System system = q.scenario.plan.system;
-  const Change changes[] = {
+  std::vector<Change> changes = {
       {"fused attention", "--set workload.attention=fused",
        described && attends && !q.workload.fused_attention,
        [](Workload& w, Scenario&) { w.fused_attention = true; }},
       {"activation checkpointing", "--set workload.checkpointing=full",
        described && q.workload.checkpointing == Checkpointing::None &&
            !blocks_of(q.workload).empty(),
-       [](Workload& w, Scenario&) { w.checkpointing = Checkpointing::Full; }},
-      {"MixedPrecision", "--set param_dtype=bfloat16",
-       (system == System::Fsdp || system == System::Fsdp2) && described &&
-           !q.scenario.plan.fsdp.param_dtype && q.workload.precision == Precision::Fp32,
-       [](Workload&, Scenario& s) { s.plan.fsdp.param_dtype = DType::BFloat16; }},
-      {"fully_shard (FSDP2)", "--plan fsdp2",
-       system != System::Fsdp && system != System::Fsdp2 && q.scenario.ranks > 1,
-       [](Workload&, Scenario& s) {
-         Plan plan;
-         plan.system = System::Fsdp2;
-         plan.pytorch = s.plan.pytorch.with(pytorch::Change::FullyShard);
-         plan.accumulation_steps = s.plan.accumulation_steps;
-         s.plan = plan;
-       }}};
+       [](Workload& w, Scenario&) { w.checkpointing = Checkpointing::Full; }}};
+  auto add = [&](const systems::PlanChange& c) {
+    changes.push_back({c.text, c.command, true, [c](Workload&, Scenario& s) { s.plan = c.plan; }});
+  };
+  if (auto* const smaller = systems::record_of(q.scenario.plan.system).smaller)
+    for (const systems::PlanChange& c : smaller(q.scenario.plan, q.workload)) add(c);
+  for (const systems::SystemRecord& s : systems::all_systems())
+    if (s.instead_of && q.scenario.ranks > 1)
+      if (const auto c = s.instead_of(q.scenario.plan)) add(*c);
   for (const Change& c : changes) {
     if (!c.possible) continue;
     Workload w = q.workload;

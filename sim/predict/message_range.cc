@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sim/systems/base/record.h"
+
 namespace ddpsim::predict {
 namespace {
 

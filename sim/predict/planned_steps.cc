@@ -4,7 +4,8 @@
 
 #include "sim/predict/joint_spread.h"
 #include "sim/predict/step_error.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
+#include "sim/systems/ddp/plan.h"
 
 namespace ddpsim::predict {
 
@@ -24,8 +25,8 @@ Question PlannedSteps::with(const Plan& plan, Scenario& s) const {
 }
 
 Duration PlannedSteps::step(const Plan& plan, Level level) {
-  std::string key = std::to_string(static_cast<int>(level)) + " " + strategy::settings_text(plan);
-  for (double cap : plan.bucket_cap_mb_list) key += " " + std::to_string(cap * 1024 * 1024);
+  std::string key = std::to_string(static_cast<int>(level)) + " " + systems::settings_text(plan);
+  for (double cap : ddp_of(plan).bucket_cap_mb_list) key += " " + std::to_string(cap * 1024 * 1024);
   auto [it, fresh] = steps_.try_emplace(key);
   if (!fresh) return it->second;
   return it->second = step_on(level == Level::Mid ? q_.profile : ends_, plan, level);

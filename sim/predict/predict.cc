@@ -22,11 +22,8 @@
 #include "sim/predict/staleness.h"
 #include "sim/predict/steady.h"
 #include "sim/predict/step_error.h"
-#include "sim/strategy/data_parallel.h"
-#include "sim/strategy/knobs.h"
-#include "sim/strategy/power_sgd.h"
-#include "sim/strategy/systems.h"
-#include "sim/strategy/zero.h"
+#include "sim/systems/base/settings.h"
+#include "sim/systems/knobs.h"
 #include "sim/topology/survey.h"
 
 namespace ddpsim::predict {
@@ -96,21 +93,18 @@ Duration mean(const std::vector<Duration>& steps) {
   return {sum.ps / static_cast<std::int64_t>(steps.size())};
 }
 
-// A round of local SGD updates once a batch.
+// A step that is a round has an update a batch.
 StepTimes of_round(const Plan& plan, StepTimes t) {
-  if (plan.system != System::LocalSgd) return t;
-  t.optimizer = t.optimizer * plan.accumulation_steps;
-  if (t.host) t.host->optimizer = t.host->optimizer * plan.accumulation_steps;
+  auto* const updates = systems::record_of(plan.system).updates;
+  if (!updates) return t;
+  t.optimizer = t.optimizer * updates(plan);
+  if (t.host) t.host->optimizer = t.host->optimizer * updates(plan);
   return t;
 }
 
-// Of nn.DataParallel: the loss of the other replicas' samples, which the master computes.
-Duration loss_of_others(const Question& q, const StepTimes& t) {
-  Duration sum;
-  if (q.scenario.plan.system != System::DataParallel || t.layers.empty()) return sum;
-  for (std::size_t l = strategy::first_loss_layer(q.workload); l < t.layers.size(); ++l)
-    sum += (t.layers[l].forward + t.layers[l].backward) * (q.scenario.ranks - 1);
-  return sum;
+Duration work_of_others(const Question& q, const StepTimes& t) {
+  auto* const work = systems::record_of(q.scenario.plan.system).work_of_others;
+  return work ? work(q.workload, t, q.scenario.ranks) : Duration{};
 }
 
 // On the fastest rank.
@@ -121,7 +115,7 @@ Duration single_rank_step(const Question& q, const StepTimes& t) {
   const int micro_steps = q.scenario.plan.accumulation_steps;
   StepTimes fed = of_round(q.scenario.plan, t);
   if (!q.scenario.input) return one_rank_step(fed, micro_steps, fastest);
-  const strategy::BatchTimes batch = batch_times(q);
+  const systems::BatchTimes batch = batch_times(q);
   fed.forward += scale(batch.copied, 1 / fastest);
   return std::max(one_rank_step(fed, micro_steps, fastest), batch.made * micro_steps);
 }
@@ -225,9 +219,9 @@ void find_memory(const Question& q, const Prepared& r, const Options& options, P
 }  // namespace
 
 // Made and copied ahead, batches take what the slower of the two takes.
-strategy::BatchTimes batch_times(const Question& q, Level level) {
+systems::BatchTimes batch_times(const Question& q, Level level) {
   const InputPipeline& in = *q.scenario.input;
-  strategy::BatchTimes out;
+  systems::BatchTimes out;
   if (in.samples_per_s > 0) out.made = {ceil_ps(q.workload.batch, in.samples_per_s / 1e12)};
   if (in.bytes_per_sample == 0) return out;
   const Duration copy = host_memory(q, level).copy(in.bytes_per_sample * q.workload.batch);
@@ -261,25 +255,21 @@ Problem check(const Question& q, Communicators* known) {
   }
   if (auto p = topology::check_reachable(q.fabric, devices_of(q.scenario))) return p;
   if (auto p = check_servers(q)) return p;
-  if (strategy::record_of(q.scenario.plan.system).one_process) {
+  const systems::SystemRecord& system = systems::record_of(q.scenario.plan.system);
+  if (system.on_several_hosts) {
     const int per_host = q.fabric.cluster().devices_per_host;
     const std::vector<int> devices = devices_of(q.scenario);
     for (int d : devices)
       if (d / per_host != devices.front() / per_host)
-        return {"/ranks", std::string(strategy::record_of(q.scenario.plan.system).title) +
+        return {"/ranks", std::string(system.title) +
                               " is one process, which has the GPUs of one host: at most " +
-                              std::to_string(per_host) + " ranks here (" +
-                              (q.scenario.plan.system == System::Mirrored ? "multi_worker_mirrored"
-                                                                          : "pytorch_ddp") +
+                              std::to_string(per_host) + " ranks here (" + system.on_several_hosts +
                               " trains on several hosts)"};
   }
-  if (auto* problem_of = strategy::record_of(q.scenario.plan.system).check)
-    if (auto p = problem_of(q.scenario.plan, q.scenario.ranks, q.fabric.cluster().devices_per_host))
+  if (system.check)
+    if (auto p = system.check(q.scenario.plan, q.workload, q.profile.kind, q.scenario.ranks,
+                              q.fabric.cluster().devices_per_host))
       return p;
-  if (auto p = strategy::check_power_sgd(q.scenario.plan, q.workload, q.profile.kind)) return p;
-  if (auto p = strategy::check_quantised(q.scenario.plan, q.workload, q.scenario.ranks,
-                                         q.fabric.cluster().devices_per_host))
-    return p;
   if (stages_collectives(q.scenario.plan, q.profile.kind) &&
       q.fabric.cluster().emulated_on_cores > 0)
     return {"/plan/backend",
@@ -304,9 +294,9 @@ bool interval_from_levels(const Question& q) {
   const StepTimes& t = q.workload.times;
   bool varied = q.workload.basis == Basis::Captured && !q.workload.measured_step &&
                 (t.quick < 1 || t.slow > 1);
-  // Which exchanges of Horovod's thread take turns is chance: no step that a profile was held to
-  // says it.
-  const bool chance = q.scenario.plan.system == System::Horovod &&
+  // Which exchanges of threads that negotiate take turns is chance: no step that a profile was held
+  // to says it.
+  const bool chance = systems::record_of(q.scenario.plan.system).negotiates &&
                       backend_of(q.scenario.plan, q.fabric.cluster().device) == Backend::Mpi;
   return q.profile.step_residual <= 0 || (varied && computes(q)) || chance;
 }
@@ -316,7 +306,7 @@ Duration steady_period(const Question& q, Level level, const Options& given) {
   const Options options = steady_only(keeping(given, own));
   if (!options.jitter || !q.scenario.jitter) return play(q, level, options, false).step;
   return mean(
-      play_jitter(prepare(q, level, strategy::Steps::SteadyOnly, options), q, level, options));
+      play_jitter(prepare(q, level, systems::Steps::SteadyOnly, options), q, level, options));
 }
 
 SteadyStep steady_step(const Question& q, Level level, const Options& given) {
@@ -353,14 +343,14 @@ Prediction predict(const Question& q, const Options& given) {
   Duration step = out.summary.step;
   if (q.scenario.jitter) out.jitter_steps = play_jitter(r, q, Level::Mid, options);
   Duration typical = out.jitter_steps.empty() ? step : mean(out.jitter_steps);
-  const std::int64_t with_inputs = q.scenario.ranks - q.scenario.plan.ddp.joined_ranks;
+  const std::int64_t with_inputs = q.scenario.ranks - ranks_without_inputs(q.scenario.plan);
   double samples = static_cast<double>(q.workload.batch) * q.scenario.plan.accumulation_steps *
                    static_cast<double>(with_inputs);
   out.samples_per_s = samples / (static_cast<double>(typical.ps) / 1e12);
   double slowest = 1;
   if (auto it = q.scenario.slow_ranks.find(out.summary.actor); it != q.scenario.slow_ranks.end())
     slowest = it->second;
-  Duration undisturbed = scale((r.times.forward + r.times.backward + loss_of_others(q, r.times)) *
+  Duration undisturbed = scale((r.times.forward + r.times.backward + work_of_others(q, r.times)) *
                                        q.scenario.plan.accumulation_steps +
                                    of_round(q.scenario.plan, r.times).optimizer + r.times.loop,
                                slowest);
@@ -395,9 +385,9 @@ Prediction predict(const Question& q, const Options& given) {
     out.extrapolated.push_back(
         "the profile names no compute capability, so NCCL's choice is not known: a ring, at the "
         "profile's own latencies");
-  if (q.scenario.plan.system == System::PytorchDdp && !q.scenario.plan.bucket_cap_mb_list.empty() &&
-      !strategy::takes_cap_list(q.scenario.plan))
-    out.extrapolated.push_back(std::string("bucket_cap_mb_list is ") + strategy::kCapListWarning);
+  if (auto* const warnings = systems::record_of(q.scenario.plan.system).warnings)
+    for (std::string& warning : warnings(q.scenario.plan))
+      out.extrapolated.push_back(std::move(warning));
   if (r.program.servers && !server_memory(q, Level::Mid))
     out.extrapolated.push_back(
         "what servers take to sum and to update is left out: cluster \"" + q.fabric.cluster().name +

@@ -18,7 +18,7 @@
 #include "sim/predict/simulate.h"
 #include "sim/predict/staleness.h"
 #include "sim/predict/stragglers.h"
-#include "sim/strategy/input.h"
+#include "sim/systems/base/input.h"
 
 namespace ddpsim::predict {
 
@@ -140,7 +140,7 @@ struct Prediction {
 };
 
 // Of the batch of a micro-step. REQUIRES: the scenario has an input pipeline.
-strategy::BatchTimes batch_times(const Question& q, Level level = Level::Mid);
+systems::BatchTimes batch_times(const Question& q, Level level = Level::Mid);
 
 // What keeps the question from having an answer: missing transport, wrong device, unreachable host.
 // Empty message = nothing. `known`: as Options::known; NCCL's search for channels, which variables

@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "sim/predict/memory.h"
-#include "sim/strategy/knobs.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
+#include "sim/systems/knobs.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -29,29 +29,29 @@ Plan of_system(const Plan& asked, System system) {
 }
 
 bool same(const Plan& a, const Plan& b) {
-  return a.system == b.system && strategy::settings_text(a) == strategy::settings_text(b);
+  return a.system == b.system && systems::settings_text(a) == systems::settings_text(b);
 }
 
 }  // namespace
 
 std::vector<RankedPlan> plans_to_rank(const Question& q) {
   std::vector<RankedPlan> out;
-  out.push_back({q.scenario.plan, strategy::settings_text(q.scenario.plan), true, {}, {}, {}});
+  out.push_back({q.scenario.plan, systems::settings_text(q.scenario.plan), true, {}, {}, {}});
   auto add = [&](Plan plan) {
     for (const RankedPlan& r : out)
       if (same(r.plan, plan)) return;
-    std::string settings = strategy::settings_text(plan);
+    std::string settings = systems::settings_text(plan);
     out.push_back({std::move(plan), std::move(settings), false, {}, {}, {}});
   };
-  auto setting_of = [&](const strategy::Ranked& r) {
+  auto setting_of = [&](const systems::Ranked& r) {
     return *r.setting ? r.setting : std::to_string(q.fabric.cluster().devices_per_host);
   };
-  for (const strategy::SystemRecord& s : strategy::systems()) {
+  for (const systems::SystemRecord& s : systems::all_systems()) {
     const Plan plain = of_system(q.scenario.plan, s.system);
     add(plain);
-    for (const strategy::Ranked& r : s.ranked)
+    for (const systems::Ranked& r : s.ranked)
       if (q.scenario.ranks > q.fabric.cluster().devices_per_host || !r.several_hosts)
-        add(strategy::with_setting(plain, r.knob, setting_of(r)));
+        add(systems::with_setting(plain, r.knob, setting_of(r)));
   }
   return out;
 }

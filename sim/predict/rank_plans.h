@@ -17,8 +17,8 @@ struct RankedPlan {
   std::optional<Diagnosis> diagnosis;    // what decides its step; none: it does not fit
   std::string refused;                   // why, as check() says it
 };
-// Each system of strategy::systems() as it is by default, and in the settings that its record names
-// (SystemRecord::ranked); the question's own plan besides, where it is another. What is of no
+// Each system of systems::all_systems() as it is by default, and in the settings that its record
+// names (SystemRecord::ranked); the question's own plan besides, where it is another. What is of no
 // system (accumulation, versions, NCCL's environment) is the question's. None is asked yet.
 std::vector<RankedPlan> plans_to_rank(const Question& q);
 // The plan with its answer, without an interval. Several threads may ask, each its own plan.

@@ -7,6 +7,7 @@
 #include "sim/model/blocks.h"
 #include "sim/model/compiled.h"
 #include "sim/predict/layer_time.h"
+#include "sim/systems/base/record.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -283,8 +284,8 @@ void add_loop(const Workload& w, const Profile& p, Level level, StepTimes& t) {
 }  // namespace
 
 std::optional<DType> gathered_in(const Plan& plan) {
-  const bool fsdp = plan.system == System::Fsdp || plan.system == System::Fsdp2;
-  return fsdp ? plan.fsdp.param_dtype : std::nullopt;
+  auto* const own = systems::record_of(plan.system).gathered_in;
+  return own ? own(plan) : std::nullopt;
 }
 
 Precision computed_in(const Workload& w, std::optional<DType> weights) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "sim/predict/roofline.h"
+#include "sim/systems/base/record.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -24,11 +25,6 @@ std::vector<int> free_hosts(const topology::Fabric& f, const std::vector<int>& d
   for (int h = 0; h < f.devices() / f.cluster().devices_per_host; ++h)
     if (!taken.count(h)) out.push_back(h);
   return out;
-}
-
-Servers servers_of(const Plan& plan) {
-  const ParameterServerPlan& p = plan.parameter_server;
-  return {static_cast<int>(p.servers), p.synchronous, p.staleness, p.own_hosts};
 }
 
 }  // namespace
@@ -72,8 +68,8 @@ Problem check_server_places(const topology::Fabric& f, const std::vector<int>& d
 }
 
 Problem check_servers(const Question& q) {
-  if (q.scenario.plan.system != System::ParameterServer) return {};
-  const Servers servers = servers_of(q.scenario.plan);
+  if (!servers_of(q.scenario.plan)) return {};
+  const Servers servers = *servers_of(q.scenario.plan);
   const std::vector<int> devices = devices_of(q.scenario);
   if (auto m = collective::missing_transport(q.fabric, q.profile); !m.empty())
     return {"/cluster", "the cluster uses transport \"" + m + "\", which profile \"" +
@@ -102,13 +98,13 @@ Problem check_servers(const Question& q) {
   return check_server_places(q.fabric, devices, servers);
 }
 
-std::optional<strategy::HostMemory> server_memory(const Question& q, Level level) {
+std::optional<systems::HostMemory> server_memory(const Question& q, Level level) {
   const std::vector<int> places =
-      server_devices(q.fabric, devices_of(q.scenario), servers_of(q.scenario.plan));
+      server_devices(q.fabric, devices_of(q.scenario), *servers_of(q.scenario.plan));
   std::map<int, int> of_host;
   int most = 1;
   for (int d : places) most = std::max(most, ++of_host[q.fabric.host_of(d)]);
-  strategy::HostMemory out;
+  systems::HostMemory out;
   out.touched = q.profile.kind == DeviceKind::Cpu
                     ? memory_rate(q.profile, level) / most
                     : q.fabric.cluster().host_memory.bytes_per_ps() / most;

@@ -51,12 +51,12 @@ class Simulator : JobCoordination {
     auto less = [](const Pooled& a, TaskId t) { return a.task < t; };
     auto q = std::lower_bound(queued_.begin(), queued_.end(), task, less);
     if (q != queued_.end() && q->task == task) {
-      if (auto op = strategy::enqueue(pools_[q->rank_class], q->pickup)) release.push_back(*op);
+      if (auto op = systems::enqueue(pools_[q->rank_class], q->pickup)) release.push_back(*op);
       return;
     }
     for (auto e = std::lower_bound(picked_.begin(), picked_.end(), task, less);
          e != picked_.end() && e->task == task; ++e)
-      if (auto op = strategy::finished(pools_[e->rank_class])) release.push_back(*op);
+      if (auto op = systems::finished(pools_[e->rank_class])) release.push_back(*op);
   }
 
   Simulation read(const engine::Timeline& timeline) {
@@ -140,7 +140,7 @@ class Simulator : JobCoordination {
   Recorded recorded(std::size_t k, std::optional<StepProgram>& decided) const {
     const Live& l = live_[k];
     std::vector<std::uint32_t> order;
-    decided = strategy::in_order(l.step, order);
+    decided = systems::in_order(l.step, order);
     Recorded out{&*decided, l.placed};
     for (std::size_t c = 0; c < out.placed.size(); ++c)
       for (std::size_t i = 0; i < order.size(); ++i) out.placed[c][i] = l.placed[c][order[i]];
@@ -217,7 +217,7 @@ class Simulator : JobCoordination {
   std::vector<std::vector<TaskId>> step_begins_;  // by class, of ranks in steps of their own
   std::vector<Recorded> recorded_;                // the last ones, if spans are wanted
   std::vector<std::vector<Placed>> spare_;        // room for the next step's
-  std::vector<strategy::WorkerPool> pools_;
+  std::vector<systems::WorkerPool> pools_;
 };
 
 }  // namespace

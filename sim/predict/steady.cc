@@ -10,7 +10,7 @@
 #include "sim/predict/lowered.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/server_places.h"
-#include "sim/strategy/fsdp.h"
+#include "sim/systems/base/record.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -149,7 +149,7 @@ void play_among_others(Played& p, const Question& q, Level level, const Simulati
     Options lowered = options;
     lowered.program = nullptr;
     others[k] = {
-        prepare({job.workload, q.fabric, q.profile, theirs}, level, strategy::Steps::All, lowered),
+        prepare({job.workload, q.fabric, q.profile, theirs}, level, systems::Steps::All, lowered),
         classes_of(theirs, q.profile, so)};
     jobs.push_back(
         {&others[k].prepared.program, others[k].prepared.communicator, &others[k].classes});
@@ -167,7 +167,7 @@ void play_among_others(Played& p, const Question& q, Level level, const Simulati
 // Of a job alone whose answer is found without them: how long its first steps take.
 void add_first_steps(Played& p, const Question& q, Level level, const SimulationOptions& given,
                      const Options& options) {
-  const Prepared all = prepare(q, level, strategy::Steps::All, options);
+  const Prepared all = prepare(q, level, systems::Steps::All, options);
   if (all.program.warmup.empty()) return;
   SimulationOptions so = given;
   so.spans = false;
@@ -186,22 +186,22 @@ void add_first_steps(Played& p, const Question& q, Level level, const Simulation
 
 bool coordinated(const Question& q, const Options& options) {
   return options.program ? options.program->coordination.has_value()
-                         : q.scenario.plan.system == System::Horovod;
+                         : systems::record_of(q.scenario.plan.system).negotiates;
 }
 
 }  // namespace
 
-Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options) {
+Prepared prepare(const Question& q, Level level, systems::Steps steps, const Options& options) {
   Prepared r;
   r.times = step_times(options.times, q.workload, q.profile, level, gathered_in(q.scenario.plan));
   if (options.program) {
     r.program = *options.program;
-    if (steps == strategy::Steps::SteadyOnly) r.program.warmup.clear();
+    if (steps == systems::Steps::SteadyOnly) r.program.warmup.clear();
   } else {
     r.program = lowered(q, r.times, steps, level);
   }
   if (options.without) alter(*options.without, r.program, q.scenario.plan.system);
-  if (q.scenario.input && !options.program) strategy::feed(r.program, batch_times(q, level));
+  if (q.scenario.input && !options.program) systems::feed(r.program, batch_times(q, level));
   r.communicator = &options.known->get(q, r.program);
   r.prices = std::make_unique<Prices>(r.comm(), q.profile, level);
   return r;
@@ -237,12 +237,12 @@ Played play(const Question& q, Level level, const Options& options, bool spans) 
   so.names = options.names;
   Played p;
   if (!q.scenario.other_jobs.empty()) {
-    p.prepared = prepare(q, level, strategy::Steps::All, options);
+    p.prepared = prepare(q, level, systems::Steps::All, options);
     play_among_others(p, q, level, so, options);
     return p;
   }
   if (options.fidelity == Fidelity::Collective && !coordinated(q, options)) {
-    p.prepared = prepare(q, level, strategy::Steps::SteadyOnly, options);
+    p.prepared = prepare(q, level, systems::Steps::SteadyOnly, options);
     play_alone(p, q, so, kSteadySteps);
     if (p.paces || settled(p.simulation)) {
       if (options.warmup && spans) add_first_steps(p, q, level, so, options);
@@ -250,7 +250,7 @@ Played play(const Question& q, Level level, const Options& options, bool spans) 
     }
   }
   // What steps that do not settle at once come to depends on how they began.
-  p.prepared = prepare(q, level, strategy::Steps::All, options);
+  p.prepared = prepare(q, level, systems::Steps::All, options);
   play_alone(p, q, so, kSteadySteps);
   if (!p.paces && !settled(p.simulation) && !p.prepared.program.coordination)
     play_alone(p, q, so, kMaxSteadySteps);

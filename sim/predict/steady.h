@@ -19,7 +19,7 @@
 
 #include "sim/predict/predict.h"
 #include "sim/predict/prices.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
 
 namespace ddpsim::predict {
 
@@ -37,7 +37,7 @@ struct Prepared {
   const collective::Communicator& comm() const { return *communicator; }
 };
 // REQUIRES: options.known
-Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options);
+Prepared prepare(const Question& q, Level level, systems::Steps steps, const Options& options);
 
 // What simulations of one answer have in common, if the question does not bring it.
 struct Kept {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "sim/systems/base/record.h"
+
 namespace ddpsim::predict {
 namespace {
 
@@ -31,7 +33,7 @@ bool on_one_host(const Question& q) {
 }
 
 bool is_sharded(System s) {
-  return s == System::Fsdp || s == System::Fsdp2 || s == System::Zero;
+  return systems::record_of(s).weights_in_shards;
 }
 
 // Of what several ranks add to computation as measured; nullptr: there is one.

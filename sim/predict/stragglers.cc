@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "sim/systems/base/record.h"
 #include "sim/units/elementary.h"
 
 namespace ddpsim::predict {

@@ -2,12 +2,12 @@
 
 #include "sim/predict/memory.h"
 #include "sim/predict/played_step.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 
 namespace ddpsim::predict {
 
 std::optional<std::size_t> TriedPlans::attempt(const Plan& plan) {
-  auto [it, fresh] = known_.try_emplace(strategy::settings_text(plan));
+  auto [it, fresh] = known_.try_emplace(systems::settings_text(plan));
   if (!fresh) return it->second;
   Scenario s = q_.scenario;
   s.plan = plan;
@@ -23,8 +23,8 @@ std::optional<std::size_t> TriedPlans::attempt(const Plan& plan) {
                   step.period(), step.summary().exposed_communication,
                   memory.device, memory.device_high,
                   memory.fits()};
-  for (const strategy::Decision& d : decisions_)
-    tried.settings.push_back(strategy::setting_text(plan, d));
+  for (const systems::Decision& d : decisions_)
+    tried.settings.push_back(systems::setting_text(plan, d));
   plans_.push_back(std::move(tried));
   return it->second = plans_.size() - 1;
 }

@@ -14,7 +14,7 @@ class TriedPlans {
  public:
   // What is given outlives this. REQUIRES: options.known.
   TriedPlans(const Question& q, const Options& options,
-             const std::vector<strategy::Decision>& decisions)
+             const std::vector<systems::Decision>& decisions)
       : q_(q), options_(options), decisions_(decisions) {}
 
   // The index of the plan; none: check() refuses it.
@@ -27,7 +27,7 @@ class TriedPlans {
  private:
   const Question& q_;
   const Options& options_;
-  const std::vector<strategy::Decision>& decisions_;
+  const std::vector<systems::Decision>& decisions_;
   std::vector<TriedPlan> plans_;
   std::size_t refused_ = 0;
   std::map<std::string, std::optional<std::size_t>> known_;

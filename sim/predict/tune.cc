@@ -7,13 +7,13 @@
 #include <cstdio>
 #include <tuple>
 
-#include "sim/strategy/script.h"
+#include "sim/systems/script.h"
 
 namespace ddpsim::predict {
 namespace {
 
-using strategy::Knob;
-using strategy::KnobValue;
+using systems::Knob;
+using systems::KnobValue;
 
 std::string number_text(double v) {
   char text[40];
@@ -32,8 +32,7 @@ class Tuner {
     out_.curve = curve_of(steps_, t_.knob, all_, !t_.only.empty());
     out_.candidates = all_.size();
     out_.best = best_of(out_.curve);
-    out_.current =
-        point_of(steps_, q_.scenario.plan, strategy::value_of(q_.scenario.plan, t_.knob));
+    out_.current = point_of(steps_, q_.scenario.plan, systems::value_of(q_.scenario.plan, t_.knob));
     for (CurvePoint& p : out_.curve) find_interval(steps_, with(t_.knob, *p.value), p);
     find_interval(steps_, q_.scenario.plan, out_.current);
     std::tie(out_.flat_from, out_.flat_to) = flat_around(out_.curve, out_.best);
@@ -59,10 +58,10 @@ class Tuner {
   // The plan with the knob at a value: of what has buckets, a knob that is not the searched one
   // stays.
   Plan with(const Knob& knob, const KnobValue& v) const {
-    return strategy::with(q_.scenario.plan, knob, v);
+    return systems::with(q_.scenario.plan, knob, v);
   }
   std::vector<KnobValue> settings(const Knob& knob) const {
-    return strategy::values(knob, q_.workload, q_.scenario.plan);
+    return systems::values(knob, q_.workload, q_.scenario.plan);
   }
 
   // Of settings that predict less than the current one by more than steps repeat to, the shortest
@@ -126,7 +125,7 @@ class Tuner {
   void search_other() {
     constexpr std::size_t kDear = 64;
     if (!t_.only.empty() || steps_.budget() < kDear) return;
-    for (const Knob& k : strategy::knobs(q_.scenario.plan)) {
+    for (const Knob& k : systems::knobs(q_.scenario.plan)) {
       if (k.name == t_.knob.name) continue;
       std::vector<KnobValue> all = settings(k);
       std::vector<CurvePoint> curve = curve_of(steps_, k, all, false);
@@ -180,7 +179,8 @@ void Tuner::say() {
     // Nothing to paste: a script would have to reach behind the framework's interface.
     if (!(out_.other_is_better ? out_.other : out_.knob).argument) return;
   }
-  out_.lines = strategy::script_lines(out_.recommended, q_.profile.kind);
+  out_.lines = systems::script_lines(out_.recommended, q_.workload, q_.profile.kind,
+                                     q_.scenario.ranks, q_.fabric.cluster().devices_per_host);
 }
 
 }  // namespace

@@ -13,11 +13,11 @@
 namespace ddpsim::predict {
 
 struct TuneOptions {
-  Options options;                        // `known` is filled if it is null
-  strategy::Knob knob;                    // one of strategy::knobs(plan)
-  std::vector<strategy::KnobValue> only;  // settings to choose from; empty = all that differ
-  int simulations = 0;                    // of the curve at most; 0 = by what one costs
-  bool partition = true;                  // also look for the best buckets of any sizes
+  Options options;                       // `known` is filled if it is null
+  systems::Knob knob;                    // one of systems::knobs(plan)
+  std::vector<systems::KnobValue> only;  // settings to choose from; empty = all that differ
+  int simulations = 0;                   // of the curve at most; 0 = by what one costs
+  bool partition = true;                 // also look for the best buckets of any sizes
   bool levers = true;
 };
 
@@ -26,7 +26,7 @@ struct TuneOptions {
 inline constexpr double kBeside = 0.05;
 
 struct Tuning {
-  strategy::Knob knob;
+  systems::Knob knob;
   std::vector<CurvePoint> curve;  // ascending
   std::size_t candidates = 0;     // settings that differ; the curve has those that were simulated
   std::size_t best = 0;  // index into curve: the shortest step, or one as short to a tenth of a
@@ -43,7 +43,7 @@ struct Tuning {
   std::optional<TunedPartition> partition;
   std::string no_partition;              // why there is none
   std::optional<CurvePoint> other_best;  // the system's second knob, searched by itself
-  strategy::Knob other;
+  systems::Knob other;
   bool other_is_better = false;  // by more than executed steps repeat to, by the same rules; only
                                  // where it is an argument (Knob::argument)
   Plan recommended;              // the current plan, if no difference could be measured

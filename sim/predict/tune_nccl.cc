@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "sim/collective/communicator.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 
 namespace ddpsim::predict {
 namespace {

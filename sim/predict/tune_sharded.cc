@@ -7,13 +7,15 @@
 #include "sim/predict/planned_steps.h"
 #include "sim/predict/tried_plans.h"
 #include "sim/predict/unit_problem.h"
-#include "sim/strategy/script.h"
+#include "sim/systems/fsdp/fsdp_settings.h"
+#include "sim/systems/fsdp/plan.h"
+#include "sim/systems/script.h"
 
 namespace ddpsim::predict {
 namespace {
 
-using strategy::Decision;
-using strategy::Setting;
+using systems::Decision;
+using systems::Setting;
 
 constexpr double kAlike = 0.001;  // of a step
 constexpr std::size_t kMostRounds = 8;
@@ -94,7 +96,7 @@ class ShardedTuner {
     const auto problem = unit_problem(q, options_);
     if (!problem) return out;
     for (UnitPartition& p : partitions_worth_trying(*problem)) {
-      out.push_back(strategy::units_setting(p.blocks, plan.fsdp.ends_apart));
+      out.push_back(systems::units_setting(p.blocks, fsdp_of(plan).ends_apart));
       Plan proposed = plan;
       out.back().make(proposed);
       if (auto k = tried_.attempt(proposed)) propose(std::move(p), *k);
@@ -157,8 +159,8 @@ class ShardedTuner {
     if (!out_.best) return;
     const bool gains = out_.gain.measurable && out_.gain.mid.ps > 0;
     out_.recommended = gains || !current.fits ? best : out_.current;
-    out_.lines = strategy::sharded_lines(tried_[*out_.recommended].plan, q_.workload,
-                                         q_.scenario.ranks, q_.fabric.cluster().devices_per_host);
+    out_.lines = systems::script_lines(tried_[*out_.recommended].plan, q_.workload, q_.profile.kind,
+                                       q_.scenario.ranks, q_.fabric.cluster().devices_per_host);
   }
 
   void look_around(std::size_t center) {

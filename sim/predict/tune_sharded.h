@@ -8,14 +8,14 @@
 
 #include "sim/predict/difference.h"
 #include "sim/predict/predict.h"
-#include "sim/strategy/decisions.h"
+#include "sim/systems/base/decisions.h"
 
 namespace ddpsim::predict {
 
 struct ShardedOptions {
   Options options;
   // What is searched: one decision or all. Of each the settings to choose from.
-  std::vector<strategy::Decision> decisions;
+  std::vector<systems::Decision> decisions;
   bool partitions = true;  // of "units": also what the dynamic programme finds
 };
 
@@ -38,7 +38,7 @@ struct Around {
 };
 
 struct ShardedTuning {
-  std::vector<strategy::Decision> decisions;
+  std::vector<systems::Decision> decisions;
   std::int64_t capacity = 0;               // of the device, or the limit; 0 = not known
   std::vector<TriedPlan> tried;            // each plan once, the question's own first
   std::size_t refused = 0;                 // settings that rule one another out, as check() says

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sim/collective/messages.h"
-#include "sim/strategy/worker_pool.h"
+#include "sim/systems/base/worker_pool.h"
 
 namespace ddpsim::predict {
 
@@ -49,9 +49,9 @@ class Turns {
                               [](engine::TaskId id, const Turn& x) { return id < x.tasks.due; });
     if (t == turns_.begin() || task > std::prev(t)->tasks.done) return false;
     --t;
-    strategy::WorkerPool& place = places_[t->place];
-    if (auto next = task == t->tasks.due ? strategy::enqueue(place, t->tasks.done)
-                                         : strategy::finished(place))
+    systems::WorkerPool& place = places_[t->place];
+    if (auto next = task == t->tasks.due ? systems::enqueue(place, t->tasks.done)
+                                         : systems::finished(place))
       release.push_back(*next);
     return true;
   }
@@ -61,7 +61,7 @@ class Turns {
     collective::CoreTasks tasks;
     std::size_t place;
   };
-  std::vector<strategy::WorkerPool> places_;
+  std::vector<systems::WorkerPool> places_;
   std::map<std::pair<int, int>, std::size_t> hops_;
   std::map<topology::LinkId, std::size_t> links_;
   std::vector<Turn> turns_;  // by tasks.due

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
-#include "sim/model/wrapping.h"
 #include "sim/predict/kernel_wait.h"
 #include "sim/predict/played_step.h"
-#include "sim/strategy/fsdp.h"
+#include "sim/systems/fsdp/fsdp.h"
+#include "sim/systems/fsdp/plan.h"
+#include "sim/systems/fsdp/wrapping.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -16,7 +17,7 @@ constexpr std::size_t kNone = ~std::size_t{0};
 // micro-steps the last one's stays.
 class Reading {
  public:
-  Reading(const PlayedStep& step, const std::vector<strategy::Unit>& units, std::size_t blocks)
+  Reading(const PlayedStep& step, const std::vector<systems::Unit>& units, std::size_t blocks)
       : step_(step), block_of_(units.size(), kNone) {
     std::size_t next = 0;
     for (std::size_t u = 1; u < units.size(); ++u)
@@ -30,7 +31,7 @@ class Reading {
       const Op& op = step_.op(i);
       if (is_update(op.kind)) break;
       if (is_forward(op.kind) && back_) clear();
-      back_ = back_ || strategy::in_backward(op.kind);
+      back_ = back_ || systems::in_backward(op.kind);
       if (is_collective(op.kind))
         collective(op);
       else if (op.lane == Lane::Compute && is_compute(op.kind))
@@ -53,8 +54,8 @@ class Reading {
     for (auto* bytes : {&out_.gathered, &out_.again, &out_.scattered}) bytes->assign(n, 0);
   }
   std::size_t block(const Op& op) const {
-    return strategy::of_unit(op.kind) && op.subject < block_of_.size() ? block_of_[op.subject]
-                                                                       : kNone;
+    return systems::of_unit(op.kind) && op.subject < block_of_.size() ? block_of_[op.subject]
+                                                                      : kNone;
   }
   void collective(const Op& op) {
     const std::size_t b = block(op);
@@ -96,12 +97,12 @@ std::optional<UnitProblem> unit_problem(const Question& q, const Options& option
   const std::vector<WrappedBlock> blocks = wrapped_blocks(q.workload);
   if (blocks.empty() || blocks.size() > kMostBlocks) return std::nullopt;
   Scenario s = q.scenario;
-  s.plan.fsdp.auto_wrap_policy = "block";
-  s.plan.fsdp.blocks_per_unit.clear();
-  s.plan.fsdp.ends_apart = false;
+  fsdp_of(s.plan).auto_wrap_policy = "block";
+  fsdp_of(s.plan).blocks_per_unit.clear();
+  fsdp_of(s.plan).ends_apart = false;
   const Question each{q.workload, q.fabric, q.profile, s};
   const PlayedStep step(each, options);
-  Reading reading(step, strategy::fsdp_units(q.workload, s.plan), blocks.size());
+  Reading reading(step, systems::fsdp_units(q.workload, s.plan), blocks.size());
   UnitProblem out = reading.run();
   if (!reading.gather() || !reading.scatter()) return std::nullopt;
   for (std::size_t b = 0; b < blocks.size(); ++b)

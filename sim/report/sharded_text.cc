@@ -213,7 +213,7 @@ std::string sharded_markdown(const TuningHeading& h, const ShardedTuning& t) {
 
 std::string sharded_csv(const ShardedTuning& t, const Profile& profile, const Workload& workload) {
   std::string out;
-  for (const strategy::Decision& d : t.decisions) out += d.name + ",";
+  for (const systems::Decision& d : t.decisions) out += d.name + ",";
   out += "step_ps,exposed_ps,memory_bytes,memory_high_bytes,fits,note,profile,basis\n";
   const std::string whose =
       csv_field(profile.name) + "," + csv_field(basis_sentence(profile, workload));

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "sim/report/text.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 
 namespace ddpsim::report {
 namespace {
@@ -48,16 +48,16 @@ std::vector<std::size_t> shown(const Tuning& t) {
   return out;
 }
 
-std::string with_unit(const std::string& value, const strategy::Knob& k) {
+std::string with_unit(const std::string& value, const systems::Knob& k) {
   return k.unit.empty() ? value : value + " " + k.unit;
 }
 
 // What a plan's gradient all-reduces are called: averaging has no buckets.
 const char* counted(const Tuning& t) {
-  return strategy::record_of(t.recommended.system).units;
+  return systems::record_of(t.recommended.system).units;
 }
 
-std::string behind(const strategy::Knob& k) {
+std::string behind(const systems::Knob& k) {
   return k.name + " is no argument of PyTorch's (a private name of torch.distributed holds it)";
 }
 
@@ -109,9 +109,9 @@ std::vector<std::string> why(const Tuning& t) {
     if (worth)
       what += fmt::format(", {} less; DistributedDataParallel(bucket_cap_mb_list=[{:g}]){}",
                           to_string(gain), fmt::join(t.partition->list, ", "),
-                          strategy::takes_cap_list(t.recommended)
+                          systems::takes_cap_list(t.recommended)
                               ? ""
-                              : std::string(", ") + strategy::kCapListWarning);
+                              : std::string(", ") + systems::kCapListWarning);
     else
       what += gain.ps >= 0 ? ": no gain over equal caps that you could measure"
                            : ": no better than equal caps";

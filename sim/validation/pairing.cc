@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "sim/systems/base/record.h"
+#include "sim/systems/ddp/plan.h"
+
 namespace ddpsim::validation {
 namespace {
 
@@ -38,18 +41,11 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   return p;
 }
 
-// Where the real framework's steps repeat on one machine of few cores, by the cell alone: a star of
-// at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets of half a MiB or more; local SGD;
-// ZeroRedundancyOptimizer on 4.
-bool repeats(const Cluster& cluster, const Scenario& scenario) {
-  const Plan& plan = scenario.plan;
-  bool network = cluster.pattern == Pattern::Star && scenario.ranks <= 4 &&
-                 (cluster.link.bandwidth.bits_per_s <= 200'000'000 || scenario.ranks == 4);
-  // Of two or three ranks two send large messages to one another at once, and which go-ahead comes
-  // before which message is a race.
-  if (plan.system == System::ZeroRedundancy) return network && scenario.ranks == 4;
-  if (plan.system == System::LocalSgd) return network;
-  return network && plan.system == System::PytorchDdp && plan.bucket_cap_mb.value_or(25) >= 0.5;
+// Where the real framework's steps repeat on one machine of few cores, by the network alone: a star
+// of at most 4 hosts at 200 Mb/s, or 4 at more.
+bool is_quiet(const Cluster& cluster, const Scenario& scenario) {
+  return cluster.pattern == Pattern::Star && scenario.ranks <= 4 &&
+         (cluster.link.bandwidth.bits_per_s <= 200'000'000 || scenario.ranks == 4);
 }
 
 }  // namespace
@@ -67,8 +63,8 @@ std::vector<std::string> tags_of(const Workload& workload, const Cluster& cluste
   const std::vector<int>& order = scenario.rank_order;
   for (std::size_t i = 0; racks && i < order.size(); ++i)
     crossings += order[i] / per_rack != order[(i + 1) % order.size()] / per_rack;
-  bool ddp = plan.system == System::PytorchDdp;
-  double cap = plan.bucket_cap_mb.value_or(25);
+  bool ddp = systems::record_of(plan.system).bucketed;
+  double cap = ddp_of(plan).bucket_cap_mb.value_or(25);
   constexpr std::int64_t kSmall = 256 * 1024;  // a step's gradients are a few bursts
   add("slow_rank", !scenario.slow_ranks.empty());
   add("slow_host", !cluster.slow_links.empty());
@@ -79,30 +75,27 @@ std::vector<std::string> tags_of(const Workload& workload, const Cluster& cluste
   add("algorithm", plan.algorithm != Algorithm::Ring);
   add("no_overlap", !ddp);
   add("accumulation", plan.accumulation_steps > 1);
-  add("compression",
-      plan.comm_hook == CommHook::Fp16Compress || plan.comm_hook == CommHook::Bf16Compress);
-  add("unused", plan.find_unused_parameters);
+  add("compression", ddp_of(plan).comm_hook == CommHook::Fp16Compress ||
+                         ddp_of(plan).comm_hook == CommHook::Bf16Compress);
+  add("unused", ddp_of(plan).find_unused_parameters);
   add("small_messages", workload.gradient_bytes().count < kSmall);
   add("large_buckets", ddp && cap >= 25 && workload.gradient_bytes().count > 3 * 25 * 1048576);
   add("first_bucket", !plan.pytorch.has(pytorch::Change::CapHoldsForTheFirstBucket) ||
-                          (ddp && !plan.bucket_cap_mb));
+                          (ddp && !ddp_of(plan).bucket_cap_mb));
   add("host_lane", cluster.device == DeviceKind::Gpu);
   return out;
 }
 
 std::string system_class(const Cluster& cluster, const Scenario& scenario) {
-  const Plan& plan = scenario.plan;
-  if (plan.system == System::Horovod) return "system_horovod";
-  if (!repeats(cluster, scenario)) return "system_other";
-  if (plan.system == System::ZeroRedundancy) return "system_zero_redundancy";
-  if (plan.system == System::LocalSgd) return "system_local_sgd";
-  if (plan.comm_hook == CommHook::PowerSgd || plan.ddp.join || plan.ddp.optimizer_in_backward)
-    return "system_ddp_options";
-  return "system";
+  const systems::SystemRecord& system = systems::record_of(scenario.plan.system);
+  const std::string executed =
+      system.executed_class ? system.executed_class(scenario.plan, scenario.ranks) : "";
+  const bool repeats = system.negotiates || is_quiet(cluster, scenario);
+  return executed.empty() || !repeats ? "system_other" : executed;
 }
 
 bool steps_differ(const Scenario& scenario) {
-  return !scenario.other_jobs.empty() || scenario.plan.system == System::Horovod;
+  return !scenario.other_jobs.empty() || systems::record_of(scenario.plan.system).negotiates;
 }
 
 double relative(Duration model, Duration measured) {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 #include "tests/support/files.h"
 #include "tests/support/support.h"
 
@@ -24,10 +24,10 @@ bool holds(const std::string& text, const std::string& part) {
 TEST(RankPlans, HasEverySystemOnceByDefaultAndThoseThatFitFirst) {
   const io::Json plans = ranked({"--workload", "gpt2-small", "--cluster", "hgx-h100", "--set",
                                  "workload.batch=32", "--set", "cluster.hosts=2"});
-  for (const strategy::SystemRecord& s : strategy::systems()) {
+  for (const systems::SystemRecord& s : systems::all_systems()) {
     int plain = 0;
-    for (const io::Json& p : plans) plain += p["system"] == s.name && p["settings"] == "";
-    EXPECT_EQ(plain, 1) << s.name;
+    for (const io::Json& p : plans) plain += p["system"] == s.name() && p["settings"] == "";
+    EXPECT_EQ(plain, 1) << s.name();
   }
   int asked = 0;
   bool fitted = true;

@@ -19,7 +19,7 @@
 #include <time.h>
 
 #include "sim/model/error.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 #include "sim/units/number.h"
 #include "tests/support/files.h"
 #include "tests/support/support.h"
@@ -65,12 +65,12 @@ std::uint64_t seed() {
 
 struct NamedPlan {
   std::string name;
-  const strategy::SystemRecord* system;
+  const systems::SystemRecord* system;
 };
 std::vector<NamedPlan> plans() {
   std::vector<NamedPlan> out;
-  for (const strategy::SystemRecord& s : strategy::systems()) {
-    out.push_back({s.name, &s});
+  for (const systems::SystemRecord& s : systems::all_systems()) {
+    out.push_back({s.name(), &s});
     if (out.back().name == "zero") out.push_back({"zero3", &s});  // `zero` is stage 2
   }
   return out;
@@ -209,10 +209,10 @@ TEST(Grid, ZeroThreeEndsOnEveryHost) {
 }
 
 // Settings of a knob: the least and the most that it has a name or a number for.
-std::vector<std::string> bounds_of(const strategy::KnobRecord& knob) {
+std::vector<std::string> bounds_of(const systems::KnobRecord& knob) {
   Plan plan;
-  const strategy::Field field = knob.field(plan);
-  if (const auto* choice = std::get_if<strategy::Choice>(&field))
+  const systems::Field field = knob.field(plan);
+  if (const auto* choice = std::get_if<systems::Choice>(&field))
     return {choice->names.begin(), choice->names.end()};
   if (std::holds_alternative<bool*>(field) || std::holds_alternative<std::optional<bool>*>(field))
     return {"false", "true"};
@@ -226,7 +226,7 @@ TEST(Grid, EveryKnobAtItsBoundsEndsInAnAnswerOrASentence) {
   const std::string workload = asked() > 0 ? "mlp784-50-10" : "gpt2-small";
   Choices all;
   for (const NamedPlan& plan : plans())
-    for (const strategy::KnobRecord& knob : plan.system->knobs)
+    for (const systems::KnobRecord& knob : plan.system->knobs)
       for (const std::string& value : bounds_of(knob))
         for (const char* hosts : {"1", "2"})
           all.push_back({workload,

@@ -50,6 +50,7 @@ class Rules:
     ban: list = dataclasses.field(default_factory=list)  # (token, regex)
     generated: set = dataclasses.field(default_factory=set)
     hidden: list = dataclasses.field(default_factory=list)  # (header, room)
+    doors: dict = dataclasses.field(default_factory=dict)  # room -> what others may include of it
     few: list = dataclasses.field(
         default_factory=list
     )  # (most files, tokens, regexes, rooms that may)
@@ -104,6 +105,9 @@ def read_rules(root):
         elif verb == "hidden" and len(args) == 2:
             rules.hidden.append((args[0], args[1]))
             mentioned.append((number, args[1]))
+        elif verb == "door" and len(args) >= 2:
+            rules.doors.setdefault(args[0], []).extend(args[1:])
+            mentioned.append((number, args[0]))
         elif verb == "impure" and args:
             rules.impure.update(args)
         elif verb == "ban" and args:
@@ -177,6 +181,20 @@ def allows(rule_header, header):
     return header == rule_header or header.startswith(rule_header + "/")
 
 
+def is_open(rules, room, header):
+    """Whether other rooms may include `header` of `room`: what lies in no folder of it, and what
+    its `door` names."""
+    inside = header[len(room or "") + 1 :]
+    return (
+        room not in rules.doors
+        or "/" not in inside
+        or any(
+            inside.startswith(name) if name.endswith("/") else ("/" + header).endswith("/" + name)
+            for name in rules.doors[room]
+        )
+    )
+
+
 def check_include(root, rules, path, room, text):
     """Sentences about one #include directive of `path`; `text` is what follows the keyword."""
     named = NAMED.match(text)
@@ -210,6 +228,11 @@ def check_include(root, rules, path, room, text):
         yield f"{room} includes {target}: {target_room} comes after {room} in sim/LAYERS"
     elif room in rules.pure and target_room not in rules.pure:
         yield f"{room} is pure and includes {target}, but {target_room} is not pure"
+    if target_room and target_room != room and not is_open(rules, target_room, target):
+        yield (
+            f"{room} includes {target}, which is inside a folder of {target_room}; its door is"
+            f" {', '.join(rules.doors[target_room][:2])}"
+        )
 
 
 def classes_of(text):
@@ -372,6 +395,7 @@ ban std::exp std::log std::pow std::*_distribution exp( shared_ptr new virtual
 generated version.h
 few 1 Does::* Phase::* beside sim/units
 hidden sim/engine/inside.h sim/engine
+door sim/topology base/ record.h
 lines 400 600
 class 30
 """
@@ -387,6 +411,10 @@ CLEAN = {
         '#pragma once\n#include <cstdint>\n// std::exp( new virtual #include "sim/io/x.h"\n'
     ),
     "sim/engine/inside.h": "#include <vector>\n",
+    "sim/topology/base/part.h": "",
+    "sim/topology/ring/record.h": '#include "sim/topology/ring/inner.h"\n',
+    "sim/topology/ring/inner.h": "",
+    "tools/door.cc": '#include "sim/topology/ring/record.h"\n#include "sim/topology/base/part.h"\n',
     "sim/engine/heap.h": '#include "sim/units/time.h"\n',
     "sim/engine/queue.h": '#include <new>\n#include "sim/units/time.h"\n#define X \\\n  1\n',
     "sim/engine/queue.cc": (
@@ -466,6 +494,11 @@ BROKEN = {
         "tools/main.cc",
         '#include "sim/engine/inside.h"\n',
         "is hidden in sim/engine",
+    ),
+    "past a door": (
+        "tools/main.cc",
+        '#include "sim/topology/ring/inner.h"\n',
+        "is inside a folder of sim/topology",
     ),
     "json elsewhere": ("tools/main.cc", "#include <nlohmann/json_fwd.hpp>\n", "only sim/io"),
     "json, quoted": ("tools/main.cc", '#include "nlohmann/json.hpp"\n', "only sim/io"),
@@ -569,7 +602,11 @@ def self_test():
         "a refusal",
     )
     through = {
-        "sim/engine/heap.h": '#include "inside.h"\n',
+        "sim/topology/base/part.h": "",
+    "sim/topology/ring/record.h": '#include "sim/topology/ring/inner.h"\n',
+    "sim/topology/ring/inner.h": "",
+    "tools/door.cc": '#include "sim/topology/ring/record.h"\n#include "sim/topology/base/part.h"\n',
+    "sim/engine/heap.h": '#include "inside.h"\n',
         "tools/main.cc": '#include "sim/engine/heap.h"\n',
     }
     bad, _, _ = run_case({**CLEAN, **through})

@@ -10,7 +10,7 @@
 #include "sim/io/files.h"
 #include "sim/io/page_template.h"
 #include "sim/io/write_page.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -25,19 +25,19 @@ int questions() {
 }
 
 // A setting of the knob, as --set takes it; "" = none is drawn.
-std::string setting(Random& rng, const strategy::KnobRecord& knob, Plan plan) {
-  const strategy::Field field = knob.field(plan);
+std::string setting(Random& rng, const systems::KnobRecord& knob, Plan plan) {
+  const systems::Field field = knob.field(plan);
   if (std::holds_alternative<bool*>(field) || std::holds_alternative<std::optional<bool>*>(field))
     return rng.below(2) ? "true" : "false";
-  if (const auto* choice = std::get_if<strategy::Choice>(&field)) return rng.pick(choice->names);
+  if (const auto* choice = std::get_if<systems::Choice>(&field)) return rng.pick(choice->names);
   if (!knob.tried.empty()) return fmt::format("{:g}", rng.pick(knob.tried));
   return {};
 }
 
 // A small question of any system, on hosts of GPUs or of CPUs.
 Args random_question(Random& rng) {
-  const auto systems = strategy::systems();
-  const strategy::SystemRecord& s = systems[rng.below(systems.size())];
+  const auto& systems = systems::all_systems();
+  const systems::SystemRecord& s = systems[rng.below(systems.size())];
   const bool gpu = rng.below(4) > 0;
   const std::vector<std::string> workloads =
       gpu ? std::vector<std::string>{"mlp784-50-10", "resnet18", "vgg16", "llama-3.2-1b"}
@@ -48,13 +48,13 @@ Args random_question(Random& rng) {
           : std::vector<std::string>{"ethernet-10g", "testbed-star", "testbed-mpi"};
   Args out{"--workload", rng.pick(workloads),
            "--cluster",  rng.pick(clusters),
-           "--plan",     s.name,
+           "--plan",     s.name(),
            "--ranks",    std::to_string(1 << (1 + rng.below(3)))};
   auto set = [&](const std::string& text) { out.insert(out.end(), {"--set", text}); };
   Plan plan;
   plan.system = s.system;
   for (int k = rng.below(3); k > 0 && !s.knobs.empty(); --k) {
-    const strategy::KnobRecord& knob = s.knobs[rng.below(s.knobs.size())];
+    const systems::KnobRecord& knob = s.knobs[rng.below(s.knobs.size())];
     if (std::string v = setting(rng, knob, plan); !v.empty()) set(knob.name + ("=" + v));
   }
   if (rng.below(4) == 0) set("accumulation_steps=" + std::to_string(2 + rng.below(2)));

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/predict/tune.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/laws/random_job.h"
 
 namespace ddpsim::test {
@@ -24,12 +25,12 @@ double nearest(std::uint64_t seed, predict::Fidelity fidelity) {
   double least = 1e9;
   for (int k = 0; k < 6; ++k) {
     Scenario s = j.scenario;
-    s.plan.bucket_cap_mb.reset();
+    ddp_of(s.plan).bucket_cap_mb.reset();
     if (k < 3) {
-      s.plan.bucket_cap_mb = 0.1 + 8 * rng.uniform() * rng.uniform();
+      ddp_of(s.plan).bucket_cap_mb = 0.1 + 8 * rng.uniform() * rng.uniform();
     } else {
       for (int b = 1 + rng.below(6); b > 0; --b)
-        s.plan.bucket_cap_mb_list.push_back(0.05 + 8 * rng.uniform());
+        ddp_of(s.plan).bucket_cap_mb_list.push_back(0.05 + 8 * rng.uniform());
     }
     Duration step = predict::steady_period({j.workload, fabric, j.profile, s}, Level::Mid, options);
     if (step < bound)
@@ -71,7 +72,7 @@ TEST(LowerBound, HoldsOnShippedClusters) {
         predict::Communicators known;
         predict::TuneOptions options;
         options.options.known = &known;
-        options.knob = strategy::knobs(s.plan).front();
+        options.knob = systems::knobs(s.plan).front();
         options.simulations = 24;
         options.levers = false;
         predict::Question q{job, fabric, p, s};

@@ -5,6 +5,7 @@
 //       50 ms + 4 ms + 25 rings.
 #include <gtest/gtest.h>
 
+#include "sim/systems/ddp/plan.h"
 #include "tests/laws/contended.h"
 
 namespace ddpsim::test {
@@ -42,7 +43,7 @@ double dp_period_ms(int n, predict::Fidelity fidelity) {
   topology::Fabric fabric(c);
   Scenario s;
   s.ranks = n;
-  s.plan.bucket_cap_mb = 25e6 / (1024 * 1024);
+  ddp_of(s.plan).bucket_cap_mb = 25e6 / (1024 * 1024);
   predict::Question q{w, fabric, p, s};
   return static_cast<double>(predict::steady_period(q, Level::Mid, {fidelity, true}).ps) / 1e9;
 }

@@ -9,11 +9,16 @@
 #include "sim/model/sampler.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/bucketing.h"
-#include "sim/strategy/fusion.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/apex/plan.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/ddp/bucketing.h"
+#include "sim/systems/ddp/plan.h"
+#include "sim/systems/horovod/fusion.h"
+#include "sim/systems/mirrored/plan.h"
+#include "sim/systems/zero/plan.h"
 #include "sim/topology/fabric.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::test {
 namespace {
@@ -29,7 +34,7 @@ struct Listing {
         times(w.basis == Basis::Captured
                   ? w.times
                   : predict::step_times(w, profile("h100-sxm.datasheet"), Level::Mid)),
-        program(strategy::lower({w, times, w.device, ranks}, plan)),
+        program(systems::lower({w, times, w.device, ranks}, plan)),
         step(&program.steady) {}
   Listing(const char* name, const Plan& plan, int ranks = 4)
       : Listing(workload(name), plan, ranks) {}
@@ -98,28 +103,28 @@ TEST(CommonMistakes, E2BucketRulesDifferAtAndBeyondTheLimit) {
     const std::vector<Bytes> caps{{kMiB}};
     Workload w = gpu_layers(8, bytes);
     Plan ddp;
-    ddp.bucket_cap_mb = 1;
+    ddp_of(ddp).bucket_cap_mb = 1;
     first["ddp"] = Listing(w, ddp).program.steady.buckets.front().bytes.count;
     Coordination c;
     for (int i = 0; i < 8; ++i) c.tensors.push_back({bytes, DType::Float32, kNoSubject});
     c.cycle = {1000};
     c.threshold = kMiB;
     c.cache = 1024;
-    strategy::Fusion f(c, 1, 1);
+    systems::Fusion f(c, 1, 1);
     std::vector<TensorIndex> every{0, 1, 2, 3, 4, 5, 6, 7};
     f.remember(every);
     for (TensorIndex t : every) f.request(0, t);
     f.begin_cycle(0);
     first["horovod"] = static_cast<std::int64_t>(f.agree().fused.front().size()) * bytes;
-    Plan zero = of(System::Zero);
-    zero.zero.stage = 1;
-    zero.zero.reduce_bucket_size = kMiB / 4;  // elements
+    Plan zero = of(systems::kZeroSystem);
+    zero_of(zero).stage = 1;
+    zero_of(zero).reduce_bucket_size = kMiB / 4;  // elements
     first["zero"] = Listing(w, zero).program.steady.buckets.front().bytes.count;
-    Plan apex = of(System::Apex);
-    apex.apex.message_size = kMiB / 4;  // elements
+    Plan apex = of(systems::kApexSystem);
+    apex_of(apex).message_size = kMiB / 4;  // elements
     first["apex"] = Listing(w, apex).program.steady.buckets.front().bytes.count;
-    Plan tensorflow = of(System::Mirrored);
-    tensorflow.mirrored.bytes_per_pack = kMiB;
+    Plan tensorflow = of(systems::kMirroredSystem);
+    mirrored_of(tensorflow).bytes_per_pack = kMiB;
     first["tensorflow"] = Listing(w, tensorflow).program.steady.buckets.front().bytes.count;
     return first;
   };
@@ -141,7 +146,7 @@ TEST(CommonMistakes, E3TheSmallFirstBucketIsTheFirstLaunchedAndOnlyByDefault) {
   EXPECT_EQ(buckets.front().tensors, std::vector<TensorIndex>{39}) << "the last layer's";
   EXPECT_EQ(buckets[1].bytes.count, 25 * kMiB);
   Plan given;
-  given.bucket_cap_mb = 25;
+  ddp_of(given).bucket_cap_mb = 25;
   EXPECT_EQ(Listing(w, given).program.steady.buckets.front().bytes.count, 25 * kMiB);
 }
 
@@ -149,7 +154,7 @@ TEST(CommonMistakes, E4BucketViewsRemoveCopyOutAndNotCopyIn) {
   Plan p;
   p.set_to_none = true;
   const Listing plain("resnet50", p);
-  p.gradient_as_bucket_view = true;
+  ddp_of(p).gradient_as_bucket_view = true;
   const Listing view("resnet50", p);
   EXPECT_EQ(view.bytes("copy_in/"), plain.bytes("copy_in/"));
   EXPECT_GT(plain.bytes("copy_in/"), 0);
@@ -182,17 +187,17 @@ TEST(CommonMistakes, E6WhoDividesAndWhen) {
   };
   EXPECT_EQ(divisions(Listing("resnet50", Plan{})), std::set<std::string>{"backward"})
       << "DDP: with the copy in, before the sum";
-  EXPECT_TRUE(divisions(Listing("resnet50", of(System::Horovod))).empty())
+  EXPECT_TRUE(divisions(Listing("resnet50", of(systems::kHorovodSystem))).empty())
       << "Horovod: NCCL averages";
-  Plan fsdp = of(System::Fsdp);
+  Plan fsdp = of(systems::kFsdpSystem);
   EXPECT_FALSE(Listing("gpt2-small", fsdp, 8).all("predivide").empty());
   EXPECT_FALSE(Listing("gpt2-small", fsdp, 8).all("postdivide").empty());
-  Plan fsdp2 = of(System::Fsdp2);
+  Plan fsdp2 = of(systems::kFsdp2System);
   EXPECT_TRUE(Listing("gpt2-small", fsdp2, 8).all("predivide").empty());
   EXPECT_TRUE(Listing("gpt2-small", fsdp2, 8).all("postdivide").empty());
-  EXPECT_TRUE(divisions(Listing("resnet50", of(System::Mirrored))).empty()) << "Keras sums";
-  Plan mean = of(System::Mirrored);
-  mean.mirrored.mean = true;
+  EXPECT_TRUE(divisions(Listing("resnet50", of(systems::kMirroredSystem))).empty()) << "Keras sums";
+  Plan mean = of(systems::kMirroredSystem);
+  mirrored_of(mean).mean = true;
   EXPECT_EQ(divisions(Listing("resnet50", mean)), std::set<std::string>{"reduced"})
       << "TensorFlow: after the sum";
 }
@@ -220,7 +225,7 @@ TEST(CommonMistakes, E8HooksFireWhenTheHostGetsThere) {
     w.times.host->backward = host * 24;
     Scenario s;
     s.ranks = 8;
-    s.plan = of(System::Horovod);
+    s.plan = of(systems::kHorovodSystem);
     const Profile p = profile("h100-sxm.datasheet");
     const predict::Prediction out = predict::predict({w, fabric, p, s});
     return out.summary.buckets.size();
@@ -230,7 +235,7 @@ TEST(CommonMistakes, E8HooksFireWhenTheHostGetsThere) {
 }
 
 TEST(CommonMistakes, E9HorovodsDefaultsAreOneMillisecondAnd128MiB) {
-  const Listing l("resnet50", of(System::Horovod));
+  const Listing l("resnet50", of(systems::kHorovodSystem));
   ASSERT_TRUE(l.program.coordination);
   EXPECT_EQ(l.program.coordination->cycle, kMillisecond);
   EXPECT_EQ(l.program.coordination->threshold, 128 * kMiB);
@@ -240,7 +245,7 @@ TEST(CommonMistakes, E9HorovodsDefaultsAreOneMillisecondAnd128MiB) {
 // All parameters come out of one autograd node, which runs when every replica has every gradient:
 // nothing is reduced while backward runs, however long the reduction takes.
 TEST(CommonMistakes, E10NnDataParallelsReductionCannotOverlapWithBackward) {
-  const Listing l("resnet50", of(System::DataParallel));
+  const Listing l("resnet50", of(systems::kDataParallelSystem));
   const auto sums = l.collectives(Operation::Reduce);
   ASSERT_FALSE(sums.empty());
   std::size_t first = l.step->ops.size();
@@ -261,14 +266,14 @@ TEST(CommonMistakes, E10NnDataParallelsReductionCannotOverlapWithBackward) {
     s.plan = of(system);
     return predict::predict({w, fabric, p, s}).summary.overlap;
   };
-  EXPECT_LT(overlap(System::DataParallel), 0.01);
-  EXPECT_GT(overlap(System::PytorchDdp), 0.5);
+  EXPECT_LT(overlap(systems::kDataParallelSystem), 0.01);
+  EXPECT_GT(overlap(systems::kDdpSystem), 0.5);
 }
 
 TEST(CommonMistakes, E11Zero1And2AllReduceByDefault) {
   for (int stage : {1, 2}) {
-    Plan p = of(System::Zero);
-    p.zero.stage = stage;
+    Plan p = of(systems::kZeroSystem);
+    zero_of(p).stage = stage;
     const Listing l("gpt2-small", p, 8);
     const double m = static_cast<double>(l.w.gradient_bytes().count);
     const double sent =
@@ -283,7 +288,7 @@ TEST(CommonMistakes, E12FsdpsGatherAndScatterDoNotOverlap) {
   const Workload w = workload("gpt2-small");
   const topology::Fabric fabric(cluster("hgx-h100"));
   const Profile p = profile("h100-sxm.datasheet");
-  for (System system : {System::Fsdp, System::Fsdp2}) {
+  for (System system : {systems::kFsdpSystem, systems::kFsdp2System}) {
     Scenario s;
     s.ranks = 8;
     s.plan = of(system);
@@ -311,7 +316,7 @@ TEST(CommonMistakes, E13GlooKeepsItsRingWhateverTheSizeAndRunsTwoAtOnce) {
     Workload w = layered(6, bytes, kMillisecond, kMicrosecond, DeviceKind::Cpu);
     Scenario s;
     s.ranks = 4;
-    s.plan.bucket_cap_mb = 0.0001;
+    ddp_of(s.plan).bucket_cap_mb = 0.0001;
     const predict::Prediction out = predict::predict({w, fabric, p, s});
     std::vector<std::pair<std::int64_t, int>> changes;
     const int last = out.run.spans.back().step;
@@ -338,7 +343,7 @@ TEST(CommonMistakes, E14OpenMpiTakesRabenseifnerAndTenKilobytesAreOf40) {
     s.ranks = 8;
     s.plan.backend = Backend::Mpi;
     s.plan.open_mpi = version;
-    s.plan.bucket_cap_mb = 0.0001;
+    ddp_of(s.plan).bucket_cap_mb = 0.0001;
     Workload w = layered(1, bytes, kMillisecond, kMicrosecond, DeviceKind::Cpu);
     return predict::predict({w, fabric, p, s}).summary.buckets.front().algorithm;
   };

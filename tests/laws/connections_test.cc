@@ -6,6 +6,7 @@
 //     time is a maximum or a sum of earlier ones
 #include <gtest/gtest.h>
 
+#include "sim/systems/ddp/plan.h"
 #include "tests/laws/shared_links.h"
 
 namespace ddpsim::test {
@@ -127,7 +128,7 @@ TEST(Connections, ALargerSendBufferNeverLengthensThePredictedStep) {
   s.ranks = 4;
   s.plan.backend = Backend::Tcp;
   for (double cap : {1.0, 5.0, 25.0}) {
-    s.plan.bucket_cap_mb = cap;
+    ddp_of(s.plan).bucket_cap_mb = cap;
     std::int64_t before = 0;
     for (std::int64_t buffer : {0, 100'000, 650'000, 4'000'000}) {
       p.transports.at("wire").send_buffer = {buffer};

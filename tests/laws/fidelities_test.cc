@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/predict/predict.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -38,7 +39,7 @@ Case random_case(Random& rng) {
       std::vector{NicVendor::Other, NicVendor::Aws, NicVendor::Google}[rng.below(3)];
   Scenario& s = c.scenario;
   s.ranks = k.devices();
-  s.plan.bucket_cap_mb = std::vector{5, 25, 100}[rng.below(3)];
+  ddp_of(s.plan).bucket_cap_mb = std::vector{5, 25, 100}[rng.below(3)];
   if (rng.below(4) == 0) s.plan.accumulation_steps = 2;
   const char* algorithm = std::vector{"ring", "tree", ""}[rng.below(3)];
   c.ring = algorithm == std::string("ring");
@@ -48,7 +49,7 @@ Case random_case(Random& rng) {
   c.what =
       fmt::format("{} x {} GPUs, {} NICs of {} Gb/s, {}, cap {}, {}", k.hosts, k.devices_per_host,
                   k.nics_per_host, k.link.bandwidth.bits_per_s / 1'000'000'000, algorithm,
-                  *s.plan.bucket_cap_mb, static_cast<int>(k.nccl.nic_vendor));
+                  *ddp_of(s.plan).bucket_cap_mb, static_cast<int>(k.nccl.nic_vendor));
   return c;
 }
 

@@ -3,7 +3,8 @@
 #include <rapidcheck/gtest.h>
 
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/laws/random_job.h"
 
 namespace ddpsim::test {
@@ -35,8 +36,8 @@ RC_GTEST_PROP(Laws, OneBucketMeansThatOnlyTheTailOfBackwardHidesIt, ()) {
   auto seed = *rc::gen::arbitrary<std::uint32_t>();
   RandomJob r = random_job(seed, {false, false});
   Plan plan;
-  plan.bucket_cap_mb = 1e6;
-  plan.broadcast_buffers = false;
+  ddp_of(plan).bucket_cap_mb = 1e6;
+  ddp_of(plan).broadcast_buffers = false;
   r.scenario.plan = plan;
   Duration tail = r.workload.times.backward - r.workload.times.ready.back();
   topology::Fabric fabric(r.cluster);

@@ -2,6 +2,7 @@
 // and one question has one number, whoever asks it.
 #include <gtest/gtest.h>
 
+#include "sim/systems/ddp/plan.h"
 #include "tests/laws/random_job.h"
 
 namespace ddpsim::test {
@@ -207,7 +208,7 @@ TEST(OneNumber, OfALeverBesideAnotherJob) {
   s.ranks = 2;
   s.rank_order = {0, 2};
   s.plan.backend = Backend::Tcp;
-  s.plan.bucket_cap_mb = 10;
+  ddp_of(s.plan).bucket_cap_mb = 10;
   s.other_jobs.push_back({"", workload("resnet50-cpu"), s.plan, {1, 3}});
   predict::Question q{w, fabric, p, s};
   predict::Options o;
@@ -217,7 +218,7 @@ TEST(OneNumber, OfALeverBesideAnotherJob) {
   for (const predict::Lever& l : predict::levers(q, predict::predict(q, o).summary.step, o, -1)) {
     if (!l.change.starts_with("bucket_cap_mb=")) continue;
     Scenario changed = s;
-    changed.plan.bucket_cap_mb = std::stod(l.change.substr(14));
+    ddp_of(changed.plan).bucket_cap_mb = std::stod(l.change.substr(14));
     EXPECT_EQ(l.step, predict::predict({w, fabric, p, changed}, o).summary.step) << l.change;
     ++compared;
   }

@@ -8,7 +8,9 @@
 
 #include "sim/predict/link_use.h"
 #include "sim/predict/predict.h"
+#include "sim/systems/parameter_server/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::test {
 namespace {
@@ -23,10 +25,10 @@ struct Served {
         fabric(star(workers + servers, {10'000'000'000})),
         profile(ideal_profile({})) {
     scenario.ranks = workers;
-    scenario.plan.system = System::ParameterServer;
-    scenario.plan.parameter_server.servers = servers;
-    scenario.plan.parameter_server.synchronous = synchronous;
-    scenario.plan.parameter_server.own_hosts = true;
+    scenario.plan.system = systems::kParameterServerSystem;
+    parameter_server_of(scenario.plan).servers = servers;
+    parameter_server_of(scenario.plan).synchronous = synchronous;
+    parameter_server_of(scenario.plan).own_hosts = true;
   }
   predict::Question question() const { return {w, fabric, profile, scenario}; }
   predict::Prediction answer(predict::Fidelity f = predict::Fidelity::Collective) const {
@@ -37,7 +39,7 @@ struct Served {
   double step() const { return static_cast<double>(answer().summary.step.ps); }
   // Of a worker's M bytes, those of the fullest server, over its link.
   double message() const {
-    return 4.0 / static_cast<double>(scenario.plan.parameter_server.servers) * 10e9;
+    return 4.0 / static_cast<double>(parameter_server_of(scenario.plan).servers) * 10e9;
   }
 };
 
@@ -78,7 +80,7 @@ TEST(ParameterServerLaw, ServersSaturateAtTheirLinks) {
 TEST(ParameterServerLaw, ServersThatGrowWithTheWorkersKeepTheStep) {
   const auto step = [](int n) {
     Served job(n, n, true);
-    job.scenario.plan.parameter_server.variable_partitioner = VariablePartitioner::FixedShards;
+    parameter_server_of(job.scenario.plan).variable_partitioner = VariablePartitioner::FixedShards;
     return job.step();
   };
   for (int n : {2, 4}) EXPECT_NEAR(step(n) / step(1), 1, 0.001) << n;
@@ -118,7 +120,7 @@ TEST(ParameterServerLaw, ABoundOfStalenessTiesWorkersToTheSlowest) {
   EXPECT_NEAR(free.paces->steps_per_s[2], own / 2, 0.01 * own);
   double most = 0;
   for (std::int64_t bound : {0, 1, 4}) {
-    job.scenario.plan.parameter_server.staleness = bound;
+    parameter_server_of(job.scenario.plan).staleness = bound;
     const auto tied = job.answer();
     ASSERT_TRUE(tied.paces);
     EXPECT_GT(tied.summary.step, free.summary.step);
@@ -131,7 +133,7 @@ TEST(ParameterServerLaw, ABoundOfStalenessTiesWorkersToTheSlowest) {
     for (double share : tied.paces->staleness_share) all += share;
     EXPECT_NEAR(all, 1, 1e-9);
   }
-  job.scenario.plan.parameter_server.staleness = 0;
+  parameter_server_of(job.scenario.plan).staleness = 0;
   job.scenario.slow_ranks.clear();
   EXPECT_NEAR(job.answer().paces->steps_per_s[0], own, 0.02 * own);
 }

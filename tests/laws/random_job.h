@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -61,12 +62,12 @@ inline RandomJob random_job(std::uint64_t seed, RandomJobOptions options = {}) {
   if (kind == DeviceKind::Gpu && rng.below(2)) r.profile.sm_hold = {0.2, 0.1, 0.05};
   r.scenario.ranks = hosts;
   Plan& p = r.scenario.plan;
-  p.bucket_cap_mb = 0.25 * (1 << rng.below(6));
+  ddp_of(p).bucket_cap_mb = 0.25 * (1 << rng.below(6));
   if (rng.below(4) == 0) p.backend = Backend::Tcp, p.tcp_streams = 1 + rng.below(3);
-  p.gradient_as_bucket_view = rng.below(2) == 0;
-  p.comm_hook = static_cast<CommHook>(rng.below(4));
-  p.static_graph = rng.below(4) == 0;
-  p.find_unused_parameters = rng.below(4) == 0;
+  ddp_of(p).gradient_as_bucket_view = rng.below(2) == 0;
+  ddp_of(p).comm_hook = static_cast<CommHook>(rng.below(4));
+  ddp_of(p).static_graph = rng.below(4) == 0;
+  ddp_of(p).find_unused_parameters = rng.below(4) == 0;
   p.accumulation_steps = 1 + rng.below(3);
   if (rng.below(2) && options.slow_ranks) r.scenario.slow_ranks[rng.below(hosts)] = 1.25;
   return r;

@@ -20,8 +20,11 @@
 #include "sim/predict/lowered.h"
 #include "sim/predict/prices.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/fsdp.h"
+#include "sim/systems/fsdp/fsdp.h"
+#include "sim/systems/fsdp/plan.h"
+#include "sim/systems/zero/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::test {
 namespace {
@@ -40,7 +43,7 @@ struct Asked {
   }
   double m() const { return static_cast<double>(w.gradient_bytes().count); }
   double root() const {
-    return 4 * static_cast<double>(strategy::fsdp_units(w, s.plan).front().elements);
+    return 4 * static_cast<double>(systems::fsdp_units(w, s.plan).front().elements);
   }
   // Bytes that the collectives of a step put on all links whose name has both parts.
   double sent(const std::string& begin, const std::string& part) const {
@@ -50,7 +53,7 @@ struct Asked {
     EXPECT_FALSE(problem) << problem.message;
     const Program program =
         predict::lowered(q, predict::step_times(w, p, Level::Mid, predict::gathered_in(s.plan)),
-                         strategy::Steps::SteadyOnly);
+                         systems::Steps::SteadyOnly);
     predict::Communicators known;
     const collective::Communicator& comm = known.get(q, program);
     predict::Prices prices(comm, p, Level::Mid);
@@ -78,7 +81,7 @@ void expect_sent(const Asked& a, double expected) {
 
 TEST(ShardedVolumes, OfDdpAreTwiceTheGradients) {
   for (int n : {2, 4, 8}) {
-    Asked a(System::PytorchDdp, n);
+    Asked a(systems::kDdpSystem, n);
     expect_sent(a, a.shares(2 * a.m()));
   }
 }
@@ -86,8 +89,8 @@ TEST(ShardedVolumes, OfDdpAreTwiceTheGradients) {
 TEST(ShardedVolumes, OfZero1And2AreHalfAsMuchAgain) {
   for (int n : {2, 4, 8})
     for (int stage : {1, 2}) {
-      Asked a(System::Zero, n);
-      a.s.plan.zero.stage = stage;
+      Asked a(systems::kZeroSystem, n);
+      zero_of(a.s.plan).stage = stage;
       expect_sent(a, a.shares(3 * a.m()));
     }
 }
@@ -96,13 +99,13 @@ TEST(ShardedVolumes, OfZero1And2AreHalfAsMuchAgain) {
 TEST(ShardedVolumes, OfZero3AreThatWhereWeightsAreGatheredTwice) {
   for (const auto& [model, n] : {std::pair{"vgg16", 2}, std::pair{"vgg16", 8},
                                  std::pair{"resnet50", 4}, std::pair{"gpt2-small", 8}}) {
-    Asked once(System::Zero, n, 1, model);
-    once.s.plan.zero.stage = 3;
-    once.s.plan.zero.stage3_param_persistence_threshold = 0;
+    Asked once(systems::kZeroSystem, n, 1, model);
+    zero_of(once.s.plan).stage = 3;
+    zero_of(once.s.plan).stage3_param_persistence_threshold = 0;
     expect_sent(once, once.shares(2 * once.m()));
     Asked twice = once;
-    twice.s.plan.zero.stage3_prefetch_bucket_size = 0;
-    twice.s.plan.zero.stage3_max_reuse_distance = 0;
+    zero_of(twice.s.plan).stage3_prefetch_bucket_size = 0;
+    zero_of(twice.s.plan).stage3_max_reuse_distance = 0;
     const bool shared = model == std::string("gpt2-small");
     const double more = shared ? 2.0 * 4 * 50257 * 768 : 0;
     expect_sent(twice, twice.shares(3 * twice.m() + more));
@@ -111,15 +114,15 @@ TEST(ShardedVolumes, OfZero3AreThatWhereWeightsAreGatheredTwice) {
 
 TEST(ShardedVolumes, OfFsdpAreThatButForTheRoot) {
   for (int n : {2, 4, 8}) {
-    for (System system : {System::Fsdp, System::Fsdp2}) {
+    for (System system : {systems::kFsdpSystem, systems::kFsdp2System}) {
       Asked a(system, n);
       expect_sent(a, a.shares(3 * a.m() - a.root()));
     }
-    Asked kept(System::Fsdp, n);
-    kept.s.plan.fsdp.sharding_strategy = Sharding::ShardGradOp;
+    Asked kept(systems::kFsdpSystem, n);
+    fsdp_of(kept.s.plan).sharding_strategy = Sharding::ShardGradOp;
     expect_sent(kept, kept.shares(2 * kept.m()));
-    Asked kept2(System::Fsdp2, n);
-    kept2.s.plan.fsdp.reshard_after_forward = {0};
+    Asked kept2(systems::kFsdp2System, n);
+    fsdp_of(kept2.s.plan).reshard_after_forward = {0};
     expect_sent(kept2, kept2.shares(2 * kept2.m()));
   }
 }
@@ -127,8 +130,8 @@ TEST(ShardedVolumes, OfFsdpAreThatButForTheRoot) {
 // Groups of a host: weights stay in it, and its GPUs' shards of the gradients leave by its NICs.
 TEST(ShardedVolumes, OfHybridShardsAreTheGroupsAndTheReplicas) {
   for (int hosts : {2, 4}) {
-    Asked a(System::Fsdp, 8 * hosts, hosts);
-    a.s.plan.fsdp.sharding_strategy = Sharding::HybridShard;
+    Asked a(systems::kFsdpSystem, 8 * hosts, hosts);
+    fsdp_of(a.s.plan).sharding_strategy = Sharding::HybridShard;
     const double r = hosts;
     expect_sent(a, 7.0 / 8 * (3 * a.m() - a.root()));
     EXPECT_NEAR(a.sent("host0.nic", " up") / (2 * (r - 1) / r * a.m()), 1, kSlack) << hosts;

@@ -2,8 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "sim/predict/predict.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::test {
 namespace {
@@ -20,9 +21,10 @@ double step(const Workload& w, const Cluster& c, const Profile& p, const Scenari
 // groups of tensors, in some steps of the mean or in all: then a step may be shorter, by little.
 TEST(Slower, IsNeverFaster) {
   Random rng(71);
-  const std::vector<System> systems{System::PytorchDdp, System::Fsdp,   System::Fsdp2,
-                                    System::Zero,       System::Apex,   System::Megatron,
-                                    System::Averaging,  System::Horovod};
+  const std::vector<System> systems{systems::kDdpSystem,       systems::kFsdpSystem,
+                                    systems::kFsdp2System,     systems::kZeroSystem,
+                                    systems::kApexSystem,      systems::kMegatronSystem,
+                                    systems::kAveragingSystem, systems::kHorovodSystem};
   for (int i = 0; i < 60; ++i) {
     const Workload w = test::workload(rng.pick(std::vector<std::string>{"resnet18", "gpt2-small"}));
     Cluster c = test::cluster(rng.pick(std::vector<std::string>{
@@ -31,7 +33,7 @@ TEST(Slower, IsNeverFaster) {
     Profile p = test::profile(c.profile);
     Scenario s;
     s.ranks = c.devices();
-    s.plan.system = i % 3 == 0 ? System::Horovod : rng.pick(systems);
+    s.plan.system = i % 3 == 0 ? systems::kHorovodSystem : rng.pick(systems);
     s.plan.environment = {{"NCCL_ALGO", "ring"}, {"NCCL_PROTO", "simple"}};
     const std::string what =
         w.name + " on " + c.name + " x" + std::to_string(c.hosts) + ", " + name_of(s.plan.system);
@@ -46,7 +48,7 @@ TEST(Slower, IsNeverFaster) {
           *d = scale(*d, 1.5);
       else
         slow.memory.bandwidth_bytes_per_s *= 0.8;
-      const double least = s.plan.system == System::Horovod ? 0.97 : 1 - 1e-9;
+      const double least = s.plan.system == systems::kHorovodSystem ? 0.97 : 1 - 1e-9;
       EXPECT_GE(step(w, slow_cluster, slow, s), least * before) << what << ", slower " << slower;
     }
   }

@@ -10,7 +10,8 @@
 
 #include "sim/collective/price.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/laws/random_job.h"
 
 namespace ddpsim::test {
@@ -53,19 +54,19 @@ StepBounds bounds_of(const RandomJob& r, const topology::Fabric& fabric) {
   b.device = at_pace(passes * plan.accumulation_steps + t.optimizer);
 
   std::int64_t gradients = 0;
-  for (const Tensor& g : w.tensors) gradients += wire_bytes(g, plan.comm_hook);
+  for (const Tensor& g : w.tensors) gradients += wire_bytes(g, ddp_of(plan).comm_hook);
   b.cable = over(gradients - r.cluster.link.burst.count, r.cluster.link.bandwidth);
 
   // Nothing is sent before the first gradient is there; the last one cannot go before it is.
   const Bandwidth peak = std::max(r.cluster.link.bandwidth, r.cluster.link.peak);
-  const std::int64_t last = wire_bytes(w.tensors[w.arrival.back()], plan.comm_hook);
+  const std::int64_t last = wire_bytes(w.tensors[w.arrival.back()], ddp_of(plan).comm_hook);
   const Duration before = passes * (plan.accumulation_steps - 1) + t.forward;
   b.chain = std::max(at_pace(before + t.ready.front()) + b.cable,
                      at_pace(before + t.ready.back()) + over(last, peak)) +
             at_pace(t.optimizer);
 
   const Program program =
-      strategy::lower({w, t, r.profile.kind, r.scenario.ranks}, plan, strategy::Steps::SteadyOnly);
+      systems::lower({w, t, r.profile.kind, r.scenario.ranks}, plan, systems::Steps::SteadyOnly);
   predict::Communicators known;
   const collective::Communicator& comm =
       known.get({w, fabric, r.profile, r.scenario}, program.backend);

@@ -1,4 +1,4 @@
-// Plays questions of tests/oracle/horovod.py with ddpsim's own policy (strategy::Cycles): one JSON
+// Plays questions of tests/oracle/horovod.py with ddpsim's own policy (systems::Cycles): one JSON
 // array of questions on standard input, for each a line with what was reduced:
 // [[start, [tensor, ...]], ...], times in the question's unit. With --autotune: courses of the
 // autotuner, of tests/oracle/horovod_autotune.py.
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "sim/io/codecs.h"
-#include "sim/strategy/autotune.h"
-#include "sim/strategy/cycles.h"
+#include "sim/systems/horovod/autotune.h"
+#include "sim/systems/horovod/cycles.h"
 
 namespace ddpsim {
 namespace {
@@ -137,7 +137,7 @@ class Player {
   void wake_all() {
     for (int r = 0; r < q_.ranks; ++r) wake(r);
   }
-  void perform(const strategy::Fusion::Decision& d) {
+  void perform(const systems::Fusion::Decision& d) {
     double now =
         static_cast<double>(now_) / kUnit + q_.coordination + (d.by_name ? q_.negotiation : 0);
     for (const auto& together : d.fused) {
@@ -169,7 +169,7 @@ class Player {
   }
 
   const Question& q_;
-  strategy::Cycles cycles_;
+  systems::Cycles cycles_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> wakes_;
   std::int64_t now_ = 0;
   double stream_ = 0;
@@ -177,7 +177,7 @@ class Player {
 };
 
 // A course of the autotuner over a landscape of tests/oracle/horovod_autotune.py.
-io::Json setting_of(const strategy::AutotuneSetting& s) {
+io::Json setting_of(const systems::AutotuneSetting& s) {
   return {{"hierarchical_allreduce", s.hierarchical_allreduce},
           {"hierarchical_allgather", s.hierarchical_allgather},
           {"torus_allreduce", s.torus_allreduce},
@@ -186,7 +186,7 @@ io::Json setting_of(const strategy::AutotuneSetting& s) {
           {"cycle_ms", s.cycle_ms}};
 }
 
-double score_on(const io::Json& land, const strategy::AutotuneSetting& s) {
+double score_on(const io::Json& land, const systems::AutotuneSetting& s) {
   const double width = land["width"];
   const double x = (s.fusion_mb - land["peak"][0].get<double>()) / width;
   const double y = (s.cycle_ms - land["peak"][1].get<double>()) / width;
@@ -198,7 +198,7 @@ double score_on(const io::Json& land, const strategy::AutotuneSetting& s) {
 }
 
 io::Json course(const io::Json& j) {
-  strategy::Autotuner::Fixed fixed;
+  systems::Autotuner::Fixed fixed;
   auto flag = [&](const char* name, std::optional<bool>& to) {
     if (j["fixed"].contains(name)) to = j["fixed"][name].get<bool>();
   };
@@ -208,18 +208,18 @@ io::Json course(const io::Json& j) {
   flag("cache", fixed.cache);
   if (j["fixed"].contains("fusion_mb")) fixed.fusion_mb = j["fixed"]["fusion_mb"].get<double>();
   if (j["fixed"].contains("cycle_ms")) fixed.cycle_ms = j["fixed"]["cycle_ms"].get<double>();
-  strategy::Autotuner tuner(fixed, j["seed"].get<std::uint64_t>());
+  systems::Autotuner tuner(fixed, j["seed"].get<std::uint64_t>());
   io::Json out{{"tried", io::Json::array()}, {"processes", io::Json::array()}};
-  std::vector<strategy::JointPoint> points;
+  std::vector<systems::JointPoint> points;
   std::vector<double> scores;
   while (!tuner.done()) {
-    const strategy::AutotuneSetting s = tuner.current();
-    strategy::JointPoint point;
+    const systems::AutotuneSetting s = tuner.current();
+    systems::JointPoint point;
     if (!fixed.fusion_mb) point.push_back(s.fusion_mb);
     if (!fixed.cycle_ms) point.push_back(s.cycle_ms);
     if (!point.empty() && points.size() >= 4 && points.size() < 21) {
-      strategy::GaussianProcess process(0.8);
-      process.fit(points, strategy::normalised_scores(scores));
+      systems::GaussianProcess process(0.8);
+      process.fit(points, systems::normalised_scores(scores));
       double best = -1e300;
       for (const auto& x : points) best = std::max(best, process.at(x).mean);
       const auto told = process.at(point);
@@ -228,7 +228,7 @@ io::Json course(const io::Json& j) {
            {"height", process.height()},
            {"mean", told.mean},
            {"deviation", told.deviation},
-           {"improvement", strategy::expected_improvement(process, point, best)}});
+           {"improvement", systems::expected_improvement(process, point, best)}});
     }
     const double score = score_on(j["landscape"], s);
     out["tried"].push_back({{"setting", setting_of(s)}, {"score", score}});

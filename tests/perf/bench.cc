@@ -8,7 +8,8 @@
 #include "sim/collective/nccl.h"
 #include "sim/engine/execute.h"
 #include "sim/nccl/fabric/group.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
 
 namespace ddpsim {
@@ -288,10 +289,10 @@ void dp64(benchmark::State& state, predict::Fidelity fidelity) {
   topology::Fabric fabric(c);
   Scenario s;
   s.ranks = 64;
-  s.plan.bucket_cap_mb = 25e6 / (1024 * 1024);
+  ddp_of(s.plan).bucket_cap_mb = 25e6 / (1024 * 1024);
   w.times.host.reset();
   w.times.host = HostTimes{{}, {}, {}, std::vector<Duration>(50)};
-  Program program = strategy::lower(w, s.plan);
+  Program program = systems::lower(w, s.plan);
   auto comm = collective::make_communicator(
       fabric,
       [] {

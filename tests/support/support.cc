@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/io/files.h"
-#include "sim/strategy/words.h"
+#include "sim/systems/base/words.h"
 #include "tools/cmd/command.h"
 
 namespace ddpsim::test {
@@ -30,7 +30,7 @@ Profile profile(const std::string& name) {
   return io::read_profile(read_json("calib/profiles/" + name + ".json"), name);
 }
 OpKind kind_of_op(const std::string& name) {
-  return strategy::kind_of(name).value();
+  return systems::kind_of(name).value();
 }
 
 Args operator+(Args a, const Args& b) {

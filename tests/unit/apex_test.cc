@@ -1,6 +1,6 @@
 // NVIDIA Apex's DistributedDataParallel. Its schedule is held against Apex's own and against
 // tests/oracle/apex.py; here are closed forms, memory, and what the knobs are worth.
-#include "sim/strategy/apex.h"
+#include "sim/systems/apex/apex.h"
 
 #include <algorithm>
 #include <string>
@@ -11,16 +11,18 @@
 #include "sim/predict/memory.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/apex/plan.h"
+#include "sim/systems/base/lower.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 Plan apex(std::int64_t message_size = 10'000'000) {
   Plan p;
-  p.system = System::Apex;
-  p.apex.message_size = message_size;
+  p.system = systems::kApexSystem;
+  apex_of(p).message_size = message_size;
   return p;
 }
 
@@ -76,9 +78,9 @@ TEST(Apex, EveryGradientIsReducedOnceWhateverTheKnobs) {
       for (bool disabled : {false, true})
         for (std::int64_t streams : {1, 4}) {
           Plan plan = apex(1'000'000);
-          plan.apex.allreduce_always_fp32 = fp32;
-          plan.apex.num_allreduce_streams = streams;
-          plan.apex.disable_allreduce = disabled;
+          apex_of(plan).allreduce_always_fp32 = fp32;
+          apex_of(plan).num_allreduce_streams = streams;
+          apex_of(plan).disable_allreduce = disabled;
           plan.accumulation_steps = micro_steps;
           ListedSchedule l(halves("gpt2-small"), plan);
           const std::int64_t times = disabled ? 1 : micro_steps;
@@ -103,8 +105,8 @@ TEST(Apex, MemoryComesAndGoesInEachStep) {
       for (bool delays : {false, true}) {
         Plan plan = apex(2'000'000);
         plan.set_to_none = sets_to_none;
-        plan.apex.retain_allreduce_buffers = retains;
-        plan.apex.delay_allreduce = delays;
+        apex_of(plan).retain_allreduce_buffers = retains;
+        apex_of(plan).delay_allreduce = delays;
         ListedSchedule l(test::workload("resnet50"), plan);
         Held sum{};
         for (const MemoryChange& c : l.program.steady.memory) of(sum, c.holds) += c.bytes;
@@ -134,16 +136,16 @@ Duration step(const char* workload, const char* cluster, int ranks, const Plan& 
 TEST(Apex, OverlapsBackward) {
   for (const char* cluster : {"dgx1-v100", "pcie-box-8"}) {
     Plan late = apex();
-    late.apex.delay_allreduce = true;
+    apex_of(late).delay_allreduce = true;
     Plan more = apex(2'000'000);
-    more.apex.num_allreduce_streams = 2;
+    apex_of(more).num_allreduce_streams = 2;
     const Duration together = step("resnet50", cluster, 8, late);
     EXPECT_LT(step("resnet50", cluster, 8, apex()), together) << cluster;
     EXPECT_LT(step("resnet50", cluster, 8, more), together) << cluster;
   }
   for (std::int64_t streams : {1, 2}) {
     Plan plan = apex(2'000'000);
-    plan.apex.num_allreduce_streams = streams;
+    apex_of(plan).num_allreduce_streams = streams;
     const Duration coarse = step("resnet50", "hgx-h100", 4, plan);
     const Duration fine = step("resnet50", "hgx-h100", 4, plan, predict::Fidelity::Message);
     EXPECT_NEAR(static_cast<double>(fine.ps) / static_cast<double>(coarse.ps), 1, 0.02) << streams;
@@ -151,4 +153,4 @@ TEST(Apex, OverlapsBackward) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

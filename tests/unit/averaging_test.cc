@@ -5,19 +5,21 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/strategy/lower.h"
+#include "sim/systems/averaging/plan.h"
+#include "sim/systems/base/lower.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 using Names = std::vector<std::string>;
 
 Plan plan(Granularity g, bool async = false, PytorchVersion v = PytorchVersion{2, 7}) {
   Plan p;
-  p.system = System::Averaging;
-  p.granularity = g;
-  p.async_op = async;
+  p.system = systems::kAveragingSystem;
+  averaging_of(p).granularity = g;
+  averaging_of(p).async_op = async;
   p.pytorch = v;
   return p;
 }
@@ -135,4 +137,4 @@ TEST(Averaging, FlatLeavesOutWhatHasNoGradient) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

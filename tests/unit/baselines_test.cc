@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -21,8 +22,8 @@ struct Example {
   Example(int ranks, double cap) : c(star(ranks, kLink)) {
     w.times.optimizer = kMillisecond;
     s.ranks = ranks;
-    s.plan.bucket_cap_mb = cap;
-    s.plan.gradient_as_bucket_view = true;
+    ddp_of(s.plan).bucket_cap_mb = cap;
+    ddp_of(s.plan).gradient_as_bucket_view = true;
   }
   double naive() const {
     return ms([](const predict::Question& q) { return predict::naive_step(q); });

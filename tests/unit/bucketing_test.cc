@@ -1,5 +1,5 @@
 // DDP's bucket assignment against recorded and published bucket lists.
-#include "sim/strategy/bucketing.h"
+#include "sim/systems/ddp/bucketing.h"
 
 #include <algorithm>
 #include <cctype>
@@ -10,9 +10,10 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 using Buckets = std::vector<std::vector<TensorIndex>>;
@@ -95,7 +96,7 @@ TEST_P(Recorded, FirstIterationHasThemReversedBefore112) {
 }
 TEST_P(Recorded, FindUnusedParametersKeepsReversedRegistrationOrder) {
   Plan p;
-  p.find_unused_parameters = true;
+  ddp_of(p).find_unused_parameters = true;
   auto initial = initial_buckets(w_, p);
   EXPECT_EQ(rows(w_, initial), row("ddp_initial_find_unused"));
   EXPECT_EQ(initial.back().front(), 0u);
@@ -109,7 +110,7 @@ TEST_P(Recorded, RebuildFollowsArrivalWithASmallFirstBucket) {
 }
 TEST_P(Recorded, AGivenCapIsAlsoTheFirstBuckets) {
   Plan p;
-  p.bucket_cap_mb = 25;
+  ddp_of(p).bucket_cap_mb = 25;
   EXPECT_EQ(rows(w_, rebuilt_buckets(w_, p, w_.arrival)), row("ddp_rebuilt_cap25"));
 }
 
@@ -253,16 +254,16 @@ TEST(Published, ResNet18OfIssue48880) {
   for (PytorchVersion v : {PytorchVersion{1, 13}, PytorchVersion{2, 0}}) {
     Plan p;
     p.pytorch = v;
-    p.bucket_cap_mb = 25;
+    ddp_of(p).bucket_cap_mb = 25;
     EXPECT_EQ(sizes(w, rebuilt_buckets(w, p, w.arrival)),
               (std::vector<std::int64_t>{2'052'000, 28'852'224, 15'853'824}));
-    p.bucket_cap_mb = 35;
+    ddp_of(p).bucket_cap_mb = 35;
     EXPECT_EQ(sizes(w, rebuilt_buckets(w, p, w.arrival)),
               (std::vector<std::int64_t>{2'052'000, 38'297'600, 6'408'448}));
   }
   Plan p;
   p.pytorch = PytorchVersion{2, 11};
-  p.bucket_cap_mb = 25;
+  ddp_of(p).bucket_cap_mb = 25;
   EXPECT_EQ(sizes(w, rebuilt_buckets(w, p, w.arrival)),
             (std::vector<std::int64_t>{30'904'224, 15'853'824}));
 }
@@ -328,9 +329,9 @@ TEST(InitialBuckets, IgnoreFindUnusedParametersInAStaticGraph) {
   Workload w;
   w.tensors = tensors_of_bytes({{4 << 20, F32}, {4 << 20, F32}});
   Plan p;
-  p.find_unused_parameters = true;
+  ddp_of(p).find_unused_parameters = true;
   EXPECT_EQ(initial_buckets(w, p).size(), 2u);
-  p.static_graph = true;
+  ddp_of(p).static_graph = true;
   EXPECT_EQ(initial_buckets(w, p).size(), 1u);
 }
 
@@ -340,9 +341,9 @@ TEST(Caps, FirstBucketBytesReplacesTheSmallFirstBucket) {
   std::vector<TensorIndex> order{0, 1, 2};
   Plan p;
   EXPECT_EQ(rebuilt_buckets(w, p, order), (Buckets{{0}, {1, 2}}));
-  p.first_bucket_bytes = (1 << 20) + 1;
+  ddp_of(p).first_bucket_bytes = (1 << 20) + 1;
   EXPECT_EQ(rebuilt_buckets(w, p, order), (Buckets{{0, 1}, {2}}));
-  p.bucket_cap_mb = 25;  // also the first bucket's
+  ddp_of(p).bucket_cap_mb = 25;  // also the first bucket's
   EXPECT_EQ(rebuilt_buckets(w, p, order), (Buckets{{0, 1, 2}}));
 }
 
@@ -351,11 +352,11 @@ TEST(Caps, AreMiBAndMayBeFractional) {
   w.tensors = tensors_of_bytes({{1 << 19, F32}, {1 << 19, F32}, {1 << 19, F32}});
   std::vector<TensorIndex> order{0, 1, 2};
   Plan p;
-  p.bucket_cap_mb = 0.5;
+  ddp_of(p).bucket_cap_mb = 0.5;
   EXPECT_EQ(rebuilt_buckets(w, p, order), (Buckets{{0}, {1}, {2}}));
-  p.bucket_cap_mb = 0.500001;  // int(0.500001 * 2^20) = 524289
+  ddp_of(p).bucket_cap_mb = 0.500001;  // int(0.500001 * 2^20) = 524289
   EXPECT_EQ(rebuilt_buckets(w, p, order), (Buckets{{0, 1}, {2}}));
-  p.bucket_cap_mb = 1;
+  ddp_of(p).bucket_cap_mb = 1;
   EXPECT_EQ(rebuilt_buckets(w, p, order), (Buckets{{0, 1}, {2}}));
 }
 
@@ -375,4 +376,4 @@ TEST(BufferGroups, AreNoneWithoutBuffers) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

@@ -5,7 +5,7 @@
 #include "sim/io/codecs.h"
 #include "sim/model/blocks.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/model_memory.h"
+#include "sim/systems/base/model_memory.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -40,9 +40,9 @@ TEST(Checkpointing, BlocksAreNamesUpToTheirFirstNumber) {
 }
 
 TEST(Checkpointing, ABlockKeepsWhatItReadAndComesBackInItsBackward) {
-  const strategy::ModelMemory none(two_blocks(Checkpointing::None));
+  const systems::ModelMemory none(two_blocks(Checkpointing::None));
   EXPECT_EQ(none.forward(0, 6).change, 8 + 40 + 40 + 5);
-  const strategy::ModelMemory full(two_blocks(Checkpointing::Full));
+  const systems::ModelMemory full(two_blocks(Checkpointing::Full));
   EXPECT_EQ(full.forward(0, 6).change, 8 + 4 + 6 + 5);
   // The last block's 40 are there again, the head's 5 no longer; gradients of what its activation
   // made and read.
@@ -54,7 +54,7 @@ TEST(Checkpointing, ABlockKeepsWhatItReadAndComesBackInItsBackward) {
 }
 
 TEST(Checkpointing, SelectiveKeepsEverySecondProductToo) {
-  const strategy::ModelMemory some(two_blocks(Checkpointing::Selective));
+  const systems::ModelMemory some(two_blocks(Checkpointing::Selective));
   EXPECT_EQ(some.forward(0, 6).change, 8 + (4 + 20) + (6 + 20) + 5);
   // Of the 40 that come back the activation's input is there.
   EXPECT_EQ(some.backward(4, 6).most, 20 - 5 + 6 + 20);
@@ -65,7 +65,7 @@ TEST(Checkpointing, AutocastsCopiesOfWeightsAreThereUntilForwardEnds) {
   Workload w = two_blocks(Checkpointing::Full);
   w.precision = Precision::Bf16;
   for (std::size_t l : {1, 3}) w.layers[l].op.inputs = 10, w.layers[l].op.outputs = 3;
-  const strategy::ModelMemory full(w);
+  const systems::ModelMemory full(w);
   EXPECT_EQ(full.forward(0, 6).change, 23);
   // At the last product.
   EXPECT_EQ(full.forward(0, 6).most, 8 + 4 + 6 + 2 * 2 * 30 + 20);

@@ -13,7 +13,7 @@
 #include "sim/model/blocks.h"
 #include "sim/predict/layer_time.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/model_memory.h"
+#include "sim/systems/base/model_memory.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -117,14 +117,14 @@ TEST(Compiled, BlocksAloneLeaveWhatIsAroundThem) {
 TEST(Compiled, KeepsAndHoldsLessThanEagerAndAboutWhatWasCaptured) {
   Workload w = gpt2();
   w.batch = 8;
-  const strategy::ModelMemory memory(w);
+  const systems::ModelMemory memory(w);
   const std::size_t n = w.layers.size();
   const double kept = static_cast<double>(memory.forward(0, n).change);
   // profile-gpt2-small-b8-bf16-compile: after_forward - before. What is missing: transformers'
   // explicit mask, and dropout's of fused attention.
   EXPECT_NEAR(kept / 4'312'000'000, 1, 0.09);
   w.compile = Compile::None;
-  const strategy::ModelMemory eager(w);
+  const systems::ModelMemory eager(w);
   EXPECT_GT(static_cast<double>(eager.forward(0, n).change), 1.9 * kept);
   EXPECT_GT(eager.backward(0, n).most, memory.backward(0, n).most);
 }

@@ -1,6 +1,6 @@
 // nn.DataParallel. Its schedule is held against tests/oracle/data_parallel_lowered.py; here are
 // closed forms, the master's memory, and its place beside DDP.
-#include "sim/strategy/data_parallel.h"
+#include "sim/systems/data_parallel/data_parallel.h"
 
 #include <algorithm>
 #include <string>
@@ -11,10 +11,11 @@
 #include "sim/predict/memory.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 Plan of(System system) {
@@ -27,7 +28,8 @@ struct ListedReplicas {
   Workload w;
   StepTimes times;
   Program program;
-  ListedReplicas(const std::string& name, int ranks, const Plan& plan = of(System::DataParallel))
+  ListedReplicas(const std::string& name, int ranks,
+                 const Plan& plan = of(systems::kDataParallelSystem))
       : w(test::workload(name)),
         times(predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid)),
         program(lower({w, times, DeviceKind::Gpu, ranks, ranks}, plan)) {}
@@ -43,7 +45,7 @@ TEST(DataParallel, SendsEveryWeightAndSumsEveryGradientInEachMicroStep) {
   for (const char* name : {"resnet50", "gpt2-small", "mlp784-50-10"})
     for (int ranks : {2, 8})
       for (int micro_steps : {1, 3}) {
-        Plan plan = of(System::DataParallel);
+        Plan plan = of(systems::kDataParallelSystem);
         plan.accumulation_steps = micro_steps;
         ListedReplicas l(name, ranks, plan);
         const std::int64_t all = micro_steps * l.w.gradient_bytes().count;
@@ -87,7 +89,7 @@ TEST(DataParallel, MemoryComesAndGoesInEachStep) {
   for (int ranks : {1, 4})
     for (int micro_steps : {1, 2})
       for (bool sets_to_none : {false, true}) {
-        Plan plan = of(System::DataParallel);
+        Plan plan = of(systems::kDataParallelSystem);
         plan.set_to_none = sets_to_none;
         plan.accumulation_steps = micro_steps;
         ListedReplicas l("gpt2-small", ranks, plan);
@@ -119,7 +121,7 @@ struct Asked {
     const auto step = [&](System system) {
       return static_cast<double>(predict(of(system), ranks).summary.step.ps);
     };
-    return step(System::DataParallel) / step(System::PytorchDdp);
+    return step(systems::kDataParallelSystem) / step(systems::kDdpSystem);
   }
 };
 
@@ -141,9 +143,9 @@ TEST(DataParallel, FallsBehindDdpFromFourGpusOn) {
 // The master holds outputs and loss of the whole batch: of a language model, most of its memory.
 TEST(DataParallel, TheMasterHoldsWhatAllReplicasReturn) {
   const Asked a("gpt2-small", "hgx-h100");
-  const auto four = a.predict(of(System::DataParallel), 4).memory;
-  const auto eight = a.predict(of(System::DataParallel), 8).memory;
-  const auto ddp = a.predict(of(System::PytorchDdp), 8).memory;
+  const auto four = a.predict(of(systems::kDataParallelSystem), 4).memory;
+  const auto eight = a.predict(of(systems::kDataParallelSystem), 8).memory;
+  const auto ddp = a.predict(of(systems::kDdpSystem), 8).memory;
   ASSERT_TRUE(four && eight && ddp);
   const auto outputs = static_cast<std::int64_t>(output_bytes(a.w) * a.w.batch);
   EXPECT_GT(outputs, 1 << 30);
@@ -152,4 +154,4 @@ TEST(DataParallel, TheMasterHoldsWhatAllReplicasReturn) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

@@ -6,11 +6,12 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/strategy/builder.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/builder.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -144,7 +145,7 @@ TEST(DdpOnAGpu, ForwardBeginsWhenTheHostIsFarEnoughAhead) {
 TEST(Ddp, LaunchesABucketAtTheHookThatCompletesIt) {
   Workload w = test::layered(6, kMiB, kMillisecond, kMillisecond, DeviceKind::Cpu);
   Plan p;
-  p.bucket_cap_mb = 2;
+  ddp_of(p).bucket_cap_mb = 2;
   Listing l(w, p);
   ASSERT_EQ(l.step->buckets.size(), 3u);
   for (std::string k : {"0", "1", "2"}) {
@@ -160,8 +161,8 @@ TEST(Ddp, LaunchesBucketsInOrderEvenIfALaterOneIsFullFirst) {
   Workload w = three(DeviceKind::Cpu);
   w.arrival = {0, 1, 2};
   Plan p;
-  p.find_unused_parameters = true;
-  p.bucket_cap_mb = 1;
+  ddp_of(p).find_unused_parameters = true;
+  ddp_of(p).bucket_cap_mb = 1;
   Listing l(w, p);
   ASSERT_EQ(l.step->buckets.size(), 3u);
   EXPECT_EQ(l.step->buckets[0].tensors, std::vector<TensorIndex>{2});
@@ -295,7 +296,7 @@ TEST(Accumulation, WithoutNoSyncReducesInEachMicroStep) {
   EXPECT_TRUE(l.warmup(0).has("micro1/broadcast/rebuild.0"));
   EXPECT_EQ(l.step->buckets.size(), 3u);
   EXPECT_EQ(l.waits("micro1/wait/bucket.1"), Names{"micro1/allreduce/bucket.1"});
-  p.static_graph = true;
+  ddp_of(p).static_graph = true;
   Listing counted(w, p);
   EXPECT_EQ(counted.program.warmup.size(), 2u);
   EXPECT_TRUE(counted.warmup(0).has("micro0/allreduce/unused"));
@@ -330,7 +331,7 @@ TEST(Buffers, AreFlattenedBroadcastAndUnflattenedBeforeForward) {
             (Names{"flatten/buffers.0", "broadcast/buffers.0", "wait/broadcast/buffers.0",
                    "unflatten/buffers.0", "fwd"}));
   Plan p;
-  p.broadcast_buffers = false;
+  ddp_of(p).broadcast_buffers = false;
   EXPECT_EQ(Listing(w, p).names().front(), "fwd");
 }
 
@@ -344,7 +345,7 @@ TEST(Buffers, HaveAtMostTwoBroadcastsInFlight) {
 
 TEST(BucketView, RemovesCopyOutAndKeepsCopyIn) {
   Plan p;
-  p.gradient_as_bucket_view = true;
+  ddp_of(p).gradient_as_bucket_view = true;
   Listing cpu(three(DeviceKind::Cpu), p);
   EXPECT_TRUE(cpu.has("copy_in/"));
   EXPECT_FALSE(cpu.has("copy_out/"));
@@ -355,7 +356,7 @@ TEST(BucketView, RemovesCopyOutAndKeepsCopyIn) {
 
 TEST(CommHooks, HalveTheBytesOnTheWire) {
   Plan p;
-  p.comm_hook = CommHook::Bf16Compress;
+  ddp_of(p).comm_hook = CommHook::Bf16Compress;
   Listing l(three(DeviceKind::Gpu), p);
   EXPECT_EQ(l.op("allreduce/bucket.1").bytes, kMiB);
   EXPECT_EQ(l.op("compress/bucket.1").bytes, 2 * kMiB);
@@ -373,14 +374,14 @@ TEST(CommHooks, CannotCompressWhatIsHalfAlready) {
   Workload w = three(DeviceKind::Gpu);
   for (Tensor& t : w.tensors) t.dtype = DType::Float16;
   Plan p;
-  p.comm_hook = CommHook::Fp16Compress;
+  ddp_of(p).comm_hook = CommHook::Fp16Compress;
   Listing l(w, p);
   EXPECT_EQ(l.op("allreduce/bucket.0").bytes, l.step->buckets[0].bytes.count);
 }
 
 TEST(CommHooks, AllReduceDividesInAPassOfItsOwn) {
   Plan p;
-  p.comm_hook = CommHook::AllReduce;
+  ddp_of(p).comm_hook = CommHook::AllReduce;
   Listing l(three(DeviceKind::Cpu), p);
   EXPECT_EQ(l.op("divide/bucket.1").traffic, 4 * kMiB);
   EXPECT_EQ(l.op("allreduce/bucket.1").bytes, 2 * kMiB);
@@ -396,7 +397,7 @@ Workload with_unused() {
 
 TEST(UnusedParameters, AreFilledWithZerosAtTheFirstHook) {
   Plan p;
-  p.find_unused_parameters = true;
+  ddp_of(p).find_unused_parameters = true;
   Listing l(with_unused(), p);
   EXPECT_TRUE(l.has("find_unused"));
   EXPECT_EQ(l.find("copy_in/layer1.weight") + 1, l.find("copy_in/layer2.weight"));
@@ -409,7 +410,7 @@ TEST(UnusedParameters, AreFilledWithZerosAtTheFirstHook) {
 
 TEST(UnusedParameters, CostABitmapButNoWaitWhenAllAreUsed) {
   Plan p;
-  p.find_unused_parameters = true;
+  ddp_of(p).find_unused_parameters = true;
   Listing l(three(DeviceKind::Cpu), p);
   EXPECT_TRUE(l.has("allreduce/unused"));
   EXPECT_FALSE(l.has("wait/unused"));
@@ -418,7 +419,7 @@ TEST(UnusedParameters, CostABitmapButNoWaitWhenAllAreUsed) {
 
 TEST(UnusedParameters, NamedInThePlanMergeTheirTimeIntoTheNextGradient) {
   Plan p;
-  p.find_unused_parameters = true;
+  ddp_of(p).find_unused_parameters = true;
   p.unused_parameters = {"layer1.weight"};
   Listing l(three(DeviceKind::Cpu), p);
   EXPECT_EQ(l.op("bwd/layer0.weight").duration, kMillisecond * 2);
@@ -426,7 +427,7 @@ TEST(UnusedParameters, NamedInThePlanMergeTheirTimeIntoTheNextGradient) {
 
 TEST(StaticGraph, DelaysTheFirstReductionAndRebuildsInTheThirdStep) {
   Plan p;
-  p.static_graph = true;
+  ddp_of(p).static_graph = true;
   Listing l(with_unused(), p);
   ASSERT_EQ(l.program.warmup.size(), 3u);
   l.warmup(0);
@@ -449,4 +450,4 @@ TEST(StaticGraph, DelaysTheFirstReductionAndRebuildsInTheThirdStep) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

@@ -12,8 +12,12 @@
 #include "sim/predict/lowered.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/fsdp.h"
+#include "sim/systems/fsdp/fsdp.h"
+#include "sim/systems/fsdp/plan.h"
+#include "sim/systems/parameter_server/plan.h"
+#include "sim/systems/zero/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim {
 namespace {
@@ -94,12 +98,13 @@ Workload forgotten(Workload w) {
   return w;
 }
 
-constexpr System kWhole[] = {System::PytorchDdp,     System::Averaging, System::Horovod,
-                             System::ZeroRedundancy, System::Apex,      System::LocalSgd,
-                             System::Megatron,       System::Mirrored};
+constexpr System kWhole[] = {systems::kDdpSystem,      systems::kAveragingSystem,
+                             systems::kHorovodSystem,  systems::kZeroRedundancySystem,
+                             systems::kApexSystem,     systems::kLocalSgdSystem,
+                             systems::kMegatronSystem, systems::kMirroredSystem};
 
 Workload trainable_in(System system, Workload w) {
-  if (system == System::Megatron) w.precision = Precision::Fp32;
+  if (system == systems::kMegatronSystem) w.precision = Precision::Fp32;
   return w;
 }
 
@@ -122,8 +127,8 @@ TEST(Frozen, AreHeldInTheirOwnTypeAndNothingElse) {
 
 TEST(Frozen, Zero1And2HoldThemWhole) {
   for (int stage : {1, 2}) {
-    FrozenJob job(frozen(of_attention, DType::BFloat16), System::Zero);
-    job.s.plan.zero.stage = stage;
+    FrozenJob job(frozen(of_attention, DType::BFloat16), systems::kZeroSystem);
+    zero_of(job.s.plan).stage = stage;
     FrozenJob other = job;
     other.w = forgotten(job.w);
     Held expected = other.program().resident;
@@ -139,9 +144,9 @@ TEST(Frozen, Zero1And2HoldThemWhole) {
 // TensorFlow's workers read all variables for each forward, and push gradients of the others.
 TEST(Frozen, ParameterServersSendThemAndGetNothingBack) {
   for (bool after_push : {false, true}) {
-    FrozenJob job(frozen(of_attention, DType::BFloat16), System::ParameterServer);
-    job.s.plan.parameter_server.pull_after_push = after_push;
-    job.s.plan.parameter_server.servers = 2;
+    FrozenJob job(frozen(of_attention, DType::BFloat16), systems::kParameterServerSystem);
+    parameter_server_of(job.s.plan).pull_after_push = after_push;
+    parameter_server_of(job.s.plan).servers = 2;
     const Program p = job.program();
     std::int64_t pulled = 0;
     std::int64_t pushed = 0;
@@ -160,7 +165,7 @@ TEST(Frozen, ParameterServersSendThemAndGetNothingBack) {
 // All of them in each forward, and zeros in place of their gradients.
 TEST(Frozen, DataParallelBroadcastsThemAndReducesZeros) {
   const Workload w = frozen(of_attention);
-  const Program p = FrozenJob(w, System::DataParallel).program();
+  const Program p = FrozenJob(w, systems::kDataParallelSystem).program();
   const std::int64_t all = w.gradient_bytes().count + w.frozen_bytes().count;
   std::int64_t weights = 0;
   std::int64_t gradients = 0;
@@ -179,7 +184,7 @@ void expect_shares(std::int64_t bytes, std::int64_t exact, const Workload& w, in
   EXPECT_LE(bytes, exact + static_cast<std::int64_t>(w.parameters()) * 4 * ranks * 768);
 }
 
-std::int64_t bytes_of(const Workload& w, const std::vector<strategy::Unit>& units, bool backward) {
+std::int64_t bytes_of(const Workload& w, const std::vector<systems::Unit>& units, bool backward) {
   std::int64_t sum = 0;
   for (std::size_t u = 0; u < units.size(); ++u) {
     const bool front = units[u].tensors.empty() && u != 0;  // of of_front()
@@ -193,10 +198,10 @@ std::int64_t bytes_of(const Workload& w, const std::vector<strategy::Unit>& unit
 // of these is gathered ahead for nothing (FSDP2).
 TEST(Frozen, Fsdp2GathersAllAndScattersTheRest) {
   for (DType type : {DType::Float32, DType::BFloat16}) {
-    FrozenJob job(frozen(of_front, type), System::Fsdp2);
+    FrozenJob job(frozen(of_front, type), systems::kFsdp2System);
     if (type == DType::BFloat16) job.s.plan.pytorch = PytorchVersion{2, 12};
     const Program p = job.program();
-    const std::vector<strategy::Unit> units = strategy::fsdp_units(job.w, job.s.plan);
+    const std::vector<systems::Unit> units = systems::fsdp_units(job.w, job.s.plan);
     ASSERT_EQ(units.size(), 13u);
     ASSERT_TRUE(units[4].tensors.empty());
     std::int64_t ahead = 0;
@@ -218,18 +223,18 @@ TEST(Frozen, Fsdp2GathersAllAndScattersTheRest) {
 }
 
 TEST(Frozen, Fsdp1RefusesMixedUnitsAndReducesAllOfThemWithOriginalParameters) {
-  FrozenJob job(frozen(of_attention), System::Fsdp);
+  FrozenJob job(frozen(of_attention), systems::kFsdpSystem);
   EXPECT_TRUE(test::has(job.refusal(), "unit \"transformer.h.0\" holds frozen parameters"));
   EXPECT_TRUE(test::has(job.refusal(), "use_orig_params=true"));
-  job.s.plan.fsdp.use_orig_params = true;
+  fsdp_of(job.s.plan).use_orig_params = true;
   const std::int64_t all = job.w.gradient_bytes().count + job.w.frozen_bytes().count;
   const Program p = job.program();
-  const std::vector<strategy::Unit> units = strategy::fsdp_units(job.w, job.s.plan);
+  const std::vector<systems::Unit> units = systems::fsdp_units(job.w, job.s.plan);
   const std::int64_t root = 4 * units.front().elements;
   expect_shares(sent(p, Operation::AllGather), 2 * all - root, job.w, 8);
   expect_shares(sent(p, Operation::ReduceScatter), all, job.w, 8);
   // Its backward makes gradients of frozen weights, too.
-  FrozenJob apart(forgotten(job.w), System::Fsdp);
+  FrozenJob apart(forgotten(job.w), systems::kFsdpSystem);
   auto backward = [](const Program& of) {
     Duration sum;
     for (const Op& op : of.steady.ops)
@@ -242,12 +247,12 @@ TEST(Frozen, Fsdp1RefusesMixedUnitsAndReducesAllOfThemWithOriginalParameters) {
 }
 
 TEST(Frozen, UnitsOfSeveralTypesAreRefusedAsPytorchDoes) {
-  FrozenJob one(frozen(of_attention, DType::BFloat16), System::Fsdp);
-  one.s.plan.fsdp.use_orig_params = true;
+  FrozenJob one(frozen(of_attention, DType::BFloat16), systems::kFsdpSystem);
+  fsdp_of(one.s.plan).use_orig_params = true;
   EXPECT_TRUE(test::has(one.refusal(), "uniform dtype"));
-  FrozenJob whole(frozen(of_attention, DType::UInt8), System::Fsdp);
+  FrozenJob whole(frozen(of_attention, DType::UInt8), systems::kFsdpSystem);
   EXPECT_TRUE(test::has(whole.refusal(), "integer dtype"));
-  FrozenJob two(frozen(of_attention, DType::BFloat16), System::Fsdp2);
+  FrozenJob two(frozen(of_attention, DType::BFloat16), systems::kFsdp2System);
   EXPECT_TRUE(test::has(two.refusal(), "pytorch=2.8"));
   two.s.plan.pytorch = PytorchVersion{2, 8};
   EXPECT_EQ(two.refusal(), "");
@@ -257,8 +262,8 @@ TEST(Frozen, UnitsOfSeveralTypesAreRefusedAsPytorchDoes) {
 // trainable one on, and gradients once.
 TEST(Frozen, Zero3GathersThemAndReducesTheRest) {
   for (DType type : {DType::Float32, DType::BFloat16}) {
-    FrozenJob job(frozen(of_front, type), System::Zero);
-    ZeroPlan& zero = job.s.plan.zero;
+    FrozenJob job(frozen(of_front, type), systems::kZeroSystem);
+    ZeroPlan& zero = zero_of(job.s.plan);
     zero.stage = 3;
     zero.stage3_prefetch_bucket_size = zero.stage3_max_reuse_distance = 0;
     zero.stage3_param_persistence_threshold = 0;
@@ -278,7 +283,8 @@ TEST(Frozen, Zero3GathersThemAndReducesTheRest) {
 
 // Everything that a step allocates is free again where the next one begins.
 TEST(Frozen, MemoryComesAndGoes) {
-  for (System system : {System::Fsdp, System::Fsdp2, System::Zero, System::DataParallel})
+  for (System system : {systems::kFsdpSystem, systems::kFsdp2System, systems::kZeroSystem,
+                        systems::kDataParallelSystem})
     for (auto is_frozen : {of_front, of_attention})
       for (int micro_steps : {1, 3})
         for (bool no_sync : {false, true}) {
@@ -286,8 +292,8 @@ TEST(Frozen, MemoryComesAndGoes) {
           Plan& plan = job.s.plan;
           plan.accumulation_steps = micro_steps;
           plan.no_sync = no_sync;
-          plan.fsdp.use_orig_params = system == System::Fsdp;
-          plan.zero.stage = 3;
+          fsdp_of(plan).use_orig_params = system == systems::kFsdpSystem;
+          zero_of(plan).stage = 3;
           const Program p = job.program();
           Held held = p.resident;
           for (const MemoryChange& c : p.steady.memory) {
@@ -303,9 +309,9 @@ TEST(Frozen, MemoryComesAndGoes) {
 
 // Nothing updates them: what an optimizer touches are the others.
 TEST(Frozen, NothingUpdatesThem) {
-  for (System system : {System::Fsdp, System::Fsdp2}) {
+  for (System system : {systems::kFsdpSystem, systems::kFsdp2System}) {
     FrozenJob job(frozen(of_front), system);
-    job.s.plan.fsdp.use_orig_params = system == System::Fsdp;
+    fsdp_of(job.s.plan).use_orig_params = system == systems::kFsdpSystem;
     const Program p = job.program();
     EXPECT_EQ(p.tensor_names.size(), job.w.parameters());
     for (std::uint32_t i = 0; i < p.steady.ops.size(); ++i)

@@ -1,6 +1,6 @@
 // FullyShardedDataParallel. Schedules are held against an oracle by tests/oracle/fsdp_lowered.py;
 // here are its closed forms.
-#include "sim/strategy/fsdp.h"
+#include "sim/systems/fsdp/fsdp.h"
 
 #include <algorithm>
 #include <map>
@@ -12,16 +12,18 @@
 #include "sim/predict/memory.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
+#include "sim/systems/fsdp/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 Plan fsdp(Sharding s = Sharding::FullShard) {
   Plan p;
-  p.system = System::Fsdp;
-  p.fsdp.sharding_strategy = s;
+  p.system = systems::kFsdpSystem;
+  fsdp_of(p).sharding_strategy = s;
   return p;
 }
 
@@ -51,7 +53,7 @@ TEST(Fsdp, EveryParameterIsInOneUnit) {
     for (const char* policy : {"block", "none"}) {
       Workload w = test::workload(name);
       Plan plan = fsdp();
-      plan.fsdp.auto_wrap_policy = policy;
+      fsdp_of(plan).auto_wrap_policy = policy;
       std::vector<int> times(w.tensors.size());
       std::int64_t elements = 0;
       for (const Unit& u : fsdp_units(w, plan)) {
@@ -93,13 +95,13 @@ TEST(Fsdp, OneRankHasNothingToShard) {
 
 TEST(Fsdp, HalfPrecisionIsHalfTheBytes) {
   Plan half = fsdp();
-  half.fsdp.param_dtype = DType::BFloat16;
+  fsdp_of(half).param_dtype = DType::BFloat16;
   Listing whole("bert-base", fsdp(), 4);
   Listing l("bert-base", half, 4);
   EXPECT_EQ(2 * l.bytes(Operation::AllGather), whole.bytes(Operation::AllGather));
   EXPECT_EQ(2 * l.bytes(Operation::ReduceScatter), whole.bytes(Operation::ReduceScatter));
   for (const Op& op : l.all(Operation::AllGather)) EXPECT_EQ(op.dtype, DType::BFloat16);
-  half.fsdp.reduce_dtype = DType::Float32;
+  fsdp_of(half).reduce_dtype = DType::Float32;
   EXPECT_EQ(Listing("bert-base", half, 4).bytes(Operation::ReduceScatter),
             whole.bytes(Operation::ReduceScatter));
 }
@@ -111,7 +113,7 @@ TEST(Fsdp, TheRateLimiterKeepsTwoUnitsInFlight) {
     waits += name_of(l.program, l.program.steady, i).rfind("limit/", 0) == 0;
   EXPECT_EQ(waits, static_cast<int>(l.all(Operation::AllGather).size()));
   Plan plan = fsdp();
-  plan.fsdp.limit_all_gathers = false;
+  fsdp_of(plan).limit_all_gathers = false;
   Listing without("gpt2-small", plan, 8);
   for (std::uint32_t i = 0; i < without.program.steady.ops.size(); ++i)
     EXPECT_NE(name_of(without.program, without.program.steady, i).rfind("limit/", 0), 0u);
@@ -146,7 +148,7 @@ TEST(FsdpStep, GatheringOnceIsNoSlowerThanTwice) {
 
 TEST(FsdpStep, WithoutPrefetchEveryGatherOfBackwardIsWaitedFor) {
   Plan none = fsdp();
-  none.fsdp.backward_prefetch = BackwardPrefetch::None;
+  fsdp_of(none).backward_prefetch = BackwardPrefetch::None;
   EXPECT_GT(ask(none, 8).summary.exposed_communication,
             ask(fsdp(), 8).summary.exposed_communication);
 }
@@ -201,13 +203,11 @@ TEST(Fsdp, BothFidelitiesAgree) {
 
 // ---- records of systems
 
-TEST(Systems, HaveARecordEachInTheirOrderAndKnobsOfTheirOwn) {
+TEST(Systems, HaveARecordEachAndKnobsOfTheirOwn) {
   std::map<std::string, const void*> kept;  // by knob: where a plan keeps it
   Plan plan;
-  for (int k = 0; k < kSystems; ++k) {
-    const SystemRecord& s = record_of(static_cast<System>(k));
-    EXPECT_EQ(static_cast<int>(s.system), k);
-    EXPECT_STREQ(s.name, name_of(s.system));
+  for (const SystemRecord& s : all_systems()) {
+    EXPECT_EQ(&record_of(s.system), &s);
     EXPECT_FALSE(s.words.empty());
     // Systems share a name only where they share the knob.
     for (const KnobRecord& knob : s.knobs) {
@@ -224,13 +224,13 @@ TEST(Systems, HaveARecordEachInTheirOrderAndKnobsOfTheirOwn) {
       EXPECT_EQ(at->second, where) << knob.name;
     }
   }
-  EXPECT_EQ(owner_of("sharding_strategy")->system, System::Fsdp);
+  EXPECT_EQ(owner_of("sharding_strategy")->system, systems::kFsdpSystem);
   EXPECT_EQ(owner_of("zero_stage"), nullptr);
 }
 
 // A Run's file holds names: each shipped word must be read as what it is.
 TEST(Systems, EveryWordReadsAsItself) {
-  for (const SystemRecord& s : systems())
+  for (const SystemRecord& s : all_systems())
     for (const OpWord& word : s.words) {
       std::string name = word.name;
       bool number = word.kind.of == Of::Number || word.kind.of == Of::Bucket;
@@ -245,4 +245,4 @@ TEST(Systems, EveryWordReadsAsItself) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

@@ -12,6 +12,7 @@
 #include "sim/predict/alone.h"
 #include "sim/predict/host_memory.h"
 #include "sim/predict/predict.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::predict::gloo_cuda {
@@ -108,7 +109,7 @@ Scenario scenario(int ranks, double cap, Backend backend = Backend::Gloo) {
   Scenario s;
   s.ranks = ranks;
   s.plan.backend = backend;
-  s.plan.bucket_cap_mb = cap;
+  ddp_of(s.plan).bucket_cap_mb = cap;
   s.plan.pytorch = PytorchVersion{2, 7};
   return s;
 }
@@ -133,7 +134,7 @@ TEST(GlooCuda, WhatIsCopiedIsWhatIsReducedAndEachStepWaitsForTheOneBefore) {
   const Asked asked(scenario(8, 5));
   ASSERT_FALSE(check(asked.question()));
   const auto spans = spans_of(predict(asked.question()));
-  const strategy::HostMemory memory = host_memory(asked.question(), Level::Mid);
+  const systems::HostMemory memory = host_memory(asked.question(), Level::Mid);
   std::int64_t reduced = 0, there = 0, back = 0;
   int buckets = 0;
   for (const auto& [name, s] : spans) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "calib/fit/fit.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -16,7 +17,7 @@ Plan ddp(double cap) {
   Plan p;
   p.backend = Backend::Gloo;
   p.pytorch = PytorchVersion{1, 13};
-  p.bucket_cap_mb = cap;
+  ddp_of(p).bucket_cap_mb = cap;
   p.set_to_none = true;
   return p;
 }
@@ -66,7 +67,7 @@ TEST(GlooConnection, CarriesTheMessagesOfTwoCollectivesInTurn) {
     topology::Fabric fabric(c);
     Scenario s;
     s.plan = ddp(0.2);
-    s.plan.first_bucket_bytes = 4;
+    ddp_of(s.plan).first_bucket_bytes = 4;
     s.ranks = m.ranks;
     Workload w = two(m.first, m.second, kMillisecond * 42);
     predict::Question q{w, fabric, p, s};
@@ -96,7 +97,7 @@ struct Host {
     c.device = DeviceKind::Cpu;
     c.emulated_on_cores = 2;
     s.plan = ddp(100);
-    s.plan.broadcast_buffers = false;
+    ddp_of(s.plan).broadcast_buffers = false;
     s.ranks = ranks;
   }
   predict::Prediction ask() const {
@@ -145,7 +146,8 @@ TEST(SharedHost, TheNetworkTakesCoresFromComputation) {
   auto backward = [](double cpu_ps_per_byte) {
     Host h(4);
     h.s.real_compute = true;
-    h.s.plan.bucket_cap_mb = 1;  // the first bucket is on its way while the rest is computed
+    ddp_of(h.s.plan).bucket_cap_mb =
+        1;  // the first bucket is on its way while the rest is computed
     h.w.times.at_once = 4;
     h.w.times.core = {(h.w.times.forward + h.w.times.backward + h.w.times.optimizer).ps / 2};
     h.p.transports.at("wire").cpu_ps_per_byte = cpu_ps_per_byte;
@@ -174,7 +176,7 @@ TEST(SharedHost, CopiesShareTheMachinesMemory) {
 TEST(SharedHost, DividingHalvesTakesACoreOfThoseThatThereAre) {
   auto ddp_ms = [](int ranks, double rate) {
     Host h(ranks);
-    h.s.plan.comm_hook = CommHook::Fp16Compress;
+    ddp_of(h.s.plan).comm_hook = CommHook::Fp16Compress;
     h.p.memory.shared_bytes_per_s = 1e15;
     h.p.memory.half_divide_bytes_per_s = rate;
     return static_cast<double>(h.ask().summary.ddp.ps) / 1e9;
@@ -189,9 +191,9 @@ TEST(SharedHost, DividingHalvesTakesACoreOfThoseThatThereAre) {
 TEST(SharedHost, ThinProductsTakeACoreOfThoseThatThereAre) {
   auto step_ms = [](int ranks, double rate) {
     Host h(ranks);
-    h.s.plan.comm_hook = CommHook::PowerSgd;
-    h.s.plan.bucket_cap_mb = 100000;
-    h.s.plan.first_bucket_bytes = 100'000'000'000;
+    ddp_of(h.s.plan).comm_hook = CommHook::PowerSgd;
+    ddp_of(h.s.plan).bucket_cap_mb = 100000;
+    ddp_of(h.s.plan).first_bucket_bytes = 100'000'000'000;
     h.p.memory.shared_bytes_per_s = 1e15;
     h.p.memory.thin_product_bytes_per_s = rate;
     for (Tensor& t : h.w.tensors) t.shape = {1000, t.elements() / 1000};
@@ -210,9 +212,9 @@ TEST(SharedHost, ThinProductsTakeACoreOfThoseThatThereAre) {
 TEST(SharedHost, EachSmallOperatorOfPowerSgdTakesItsCallsTime) {
   auto step_ms = [](Duration call) {
     Host h(2);
-    h.s.plan.comm_hook = CommHook::PowerSgd;
-    h.s.plan.bucket_cap_mb = 100000;
-    h.s.plan.first_bucket_bytes = 100'000'000'000;
+    ddp_of(h.s.plan).comm_hook = CommHook::PowerSgd;
+    ddp_of(h.s.plan).bucket_cap_mb = 100000;
+    ddp_of(h.s.plan).first_bucket_bytes = 100'000'000'000;
     h.p.memory.kernel = {};
     h.p.host.small_operator = call;
     for (Tensor& t : h.w.tensors) t.shape = {1000, t.elements() / 1000};

@@ -14,8 +14,11 @@
 #include "calib/gpu/samples.h"
 #include "sim/predict/roofline.h"
 #include "sim/predict/simulate.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/averaging/plan.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::test {
 namespace {
@@ -93,23 +96,28 @@ void PrintTo(const Case& c, std::ostream* out) {
 Plan plan_of(System system, auto change) {
   Plan p;
   p.system = system;
-  p.bucket_cap_mb = 2;
+  ddp_of(p).bucket_cap_mb = 2;
   change(p);
   return p;
 }
 
 std::vector<Case> plans() {
-  return {
-      {"ddp", plan_of(System::PytorchDdp, [](Plan&) {})},
-      {"view", plan_of(System::PytorchDdp, [](Plan& p) { p.gradient_as_bucket_view = true; })},
-      {"fp16", plan_of(System::PytorchDdp, [](Plan& p) { p.comm_hook = CommHook::Fp16Compress; })},
-      {"hook", plan_of(System::PytorchDdp, [](Plan& p) { p.comm_hook = CommHook::AllReduce; })},
-      {"unused", plan_of(System::PytorchDdp, [](Plan& p) { p.find_unused_parameters = true; })},
-      {"static", plan_of(System::PytorchDdp, [](Plan& p) { p.static_graph = true; })},
-      {"accumulate", plan_of(System::PytorchDdp, [](Plan& p) { p.accumulation_steps = 3; })},
-      {"averaging", plan_of(System::Averaging, [](Plan&) {})},
-      {"async", plan_of(System::Averaging, [](Plan& p) { p.async_op = true; })},
-      {"flat", plan_of(System::Averaging, [](Plan& p) { p.granularity = Granularity::Flat; })}};
+  return {{"ddp", plan_of(systems::kDdpSystem, [](Plan&) {})},
+          {"view",
+           plan_of(systems::kDdpSystem, [](Plan& p) { ddp_of(p).gradient_as_bucket_view = true; })},
+          {"fp16", plan_of(systems::kDdpSystem,
+                           [](Plan& p) { ddp_of(p).comm_hook = CommHook::Fp16Compress; })},
+          {"hook", plan_of(systems::kDdpSystem,
+                           [](Plan& p) { ddp_of(p).comm_hook = CommHook::AllReduce; })},
+          {"unused",
+           plan_of(systems::kDdpSystem, [](Plan& p) { ddp_of(p).find_unused_parameters = true; })},
+          {"static", plan_of(systems::kDdpSystem, [](Plan& p) { ddp_of(p).static_graph = true; })},
+          {"accumulate", plan_of(systems::kDdpSystem, [](Plan& p) { p.accumulation_steps = 3; })},
+          {"averaging", plan_of(systems::kAveragingSystem, [](Plan&) {})},
+          {"async",
+           plan_of(systems::kAveragingSystem, [](Plan& p) { averaging_of(p).async_op = true; })},
+          {"flat", plan_of(systems::kAveragingSystem,
+                           [](Plan& p) { averaging_of(p).granularity = Granularity::Flat; })}};
 }
 
 struct Question {
@@ -120,7 +128,7 @@ struct Question {
   gpu::Part part;
   explicit Question(const Plan& plan) {
     StepTimes times = predict::step_times(w, p, Level::Mid);
-    program = strategy::lower({w, times, p.kind, 8}, plan);
+    program = systems::lower({w, times, p.kind, 8}, plan);
     part = gpu::make_part(program, p, 8);
   }
 };
@@ -200,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, GpuPlay, testing::ValuesIn(plans()),
                          [](const auto& c) { return std::string(c.param.name); });
 
 TEST(GpuPlayer, TheHostRunsAheadAndStepsAreTheDevices) {
-  Plan plan = plan_of(System::PytorchDdp, [](Plan& p) { p.broadcast_buffers = false; });
+  Plan plan = plan_of(systems::kDdpSystem, [](Plan& p) { ddp_of(p).broadcast_buffers = false; });
   Question q(plan);
   FakeDevice device;
   gpu::Played played = gpu::play(q.part, {4, 2, 1}, device);
@@ -214,7 +222,7 @@ TEST(GpuPlayer, TheHostRunsAheadAndStepsAreTheDevices) {
 }
 
 TEST(GpuPlayer, ASlowRankComputesLongerAndMovesAsMuch) {
-  Question q(plan_of(System::PytorchDdp, [](Plan&) {}));
+  Question q(plan_of(systems::kDdpSystem, [](Plan&) {}));
   auto busy = [&](double factor) {
     FakeDevice device;
     gpu::play(q.part, {1, 0, factor}, device);
@@ -230,7 +238,7 @@ TEST(GpuPlayer, ASlowRankComputesLongerAndMovesAsMuch) {
 }
 
 TEST(GpuPlayer, CopyInWritesItsPlaceInTheBucketDividedByTheRanks) {
-  Question q(plan_of(System::PytorchDdp, [](Plan&) {}));
+  Question q(plan_of(systems::kDdpSystem, [](Plan&) {}));
   FakeDevice device;
   gpu::play(q.part, {1, 0, 1}, device);
   std::vector<std::pair<std::int64_t, std::int64_t>> written;
@@ -252,7 +260,7 @@ TEST(GpuPlayer, CopyInWritesItsPlaceInTheBucketDividedByTheRanks) {
 
 TEST(GpuPlayer, RefusesAProgramOfCpus) {
   Workload w = workload("resnet18-cpu");
-  Program p = strategy::lower({w, w.times, DeviceKind::Cpu, 2}, Plan{});
+  Program p = systems::lower({w, w.times, DeviceKind::Cpu, 2}, Plan{});
   EXPECT_THROW(gpu::make_part(p, profile("cpu-generic.datasheet"), 2), std::runtime_error);
 }
 

@@ -8,6 +8,7 @@
 #include "sim/io/codecs.h"
 #include "sim/predict/predict.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -35,10 +36,10 @@ TEST(GraphMemory, OfTheSimulationBeforeChangesNoAnswer) {
     const char* workload;
   };
   // Horovod's graph grows while it is played.
-  const std::vector<Asked> asked{{System::Fsdp, "hgx-h100", "gpt2-small"},
-                                 {System::PytorchDdp, "ethernet-10g", "resnet50-cpu"},
-                                 {System::Horovod, "gpu-ethernet-25g", "resnet50"},
-                                 {System::PytorchDdp, "hgx-h100", "resnet50"}};
+  const std::vector<Asked> asked{{systems::kFsdpSystem, "hgx-h100", "gpt2-small"},
+                                 {systems::kDdpSystem, "ethernet-10g", "resnet50-cpu"},
+                                 {systems::kHorovodSystem, "gpu-ethernet-25g", "resnet50"},
+                                 {systems::kDdpSystem, "hgx-h100", "resnet50"}};
   std::vector<std::string> alone;
   for (const Asked& a : asked) alone.push_back(answer(a.system, a.cluster, a.workload, nullptr));
   engine::TaskGraph memory;

@@ -7,8 +7,10 @@
 #include "sim/predict/lowered.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/fsdp.h"
+#include "sim/systems/fsdp/fsdp.h"
+#include "sim/systems/fsdp/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim {
 namespace {
@@ -140,7 +142,7 @@ struct Listing {
   StepTimes times = predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid);
   Program program;
   Listing(const Plan& plan, int ranks, int per_host = 8)
-      : program(strategy::lower({w, times, DeviceKind::Gpu, ranks, per_host}, plan)) {}
+      : program(systems::lower({w, times, DeviceKind::Gpu, ranks, per_host}, plan)) {}
   std::int64_t bytes(Operation o, const std::string& group = "") const {
     std::int64_t sum = 0;
     for (const Op& op : program.steady.ops) {
@@ -154,13 +156,13 @@ struct Listing {
 
 Plan fsdp2() {
   Plan p;
-  p.system = System::Fsdp2;
+  p.system = systems::kFsdp2System;
   return p;
 }
 Plan hybrid() {
   Plan p;
-  p.system = System::Fsdp;
-  p.fsdp.sharding_strategy = Sharding::HybridShard;
+  p.system = systems::kFsdpSystem;
+  fsdp_of(p).sharding_strategy = Sharding::HybridShard;
   return p;
 }
 
@@ -168,9 +170,9 @@ Plan hybrid() {
 // group; then each shard of the gradients among the replicas.
 TEST(Hsdp, MovesItsWeightsInTheHostAndItsShardsBetweenHosts) {
   for (Plan plan : {hybrid(), fsdp2()}) {
-    plan.fsdp.shard_degree = 8;
+    fsdp_of(plan).shard_degree = 8;
     Listing l(plan, 32);
-    std::vector<strategy::Unit> units = strategy::fsdp_units(l.w, plan);
+    std::vector<systems::Unit> units = systems::fsdp_units(l.w, plan);
     const std::int64_t weights = l.w.gradient_bytes().count;
     const double slack = static_cast<double>(weights) / 100;
     EXPECT_NEAR(static_cast<double>(l.bytes(Operation::AllGather, "shard")),
@@ -188,7 +190,7 @@ TEST(Hsdp, MovesItsWeightsInTheHostAndItsShardsBetweenHosts) {
 
 TEST(Hsdp, OfOneGroupIsFsdp) {
   Plan one = fsdp2();
-  one.fsdp.shard_degree = 16;
+  fsdp_of(one).shard_degree = 16;
   Listing with(one, 16);
   Listing without(fsdp2(), 16);
   ASSERT_EQ(with.program.steady.ops.size(), without.program.steady.ops.size());
@@ -197,13 +199,13 @@ TEST(Hsdp, OfOneGroupIsFsdp) {
 
 TEST(Fsdp2, ReshardingToASmallerGroupGathersThereInBackward) {
   Plan plan = fsdp2();
-  plan.fsdp.reshard_after_forward = {8};
+  fsdp_of(plan).reshard_after_forward = {8};
   Listing l(plan, 32);
   Listing whole(fsdp2(), 32);
   EXPECT_EQ(l.bytes(Operation::AllGather) + l.bytes(Operation::AllGather, "post_forward"),
             whole.bytes(Operation::AllGather));
   EXPECT_GT(l.bytes(Operation::AllGather, "post_forward"), 0);
-  plan.fsdp.reshard_after_forward = {0};
+  fsdp_of(plan).reshard_after_forward = {0};
   EXPECT_EQ(Listing(plan, 32).bytes(Operation::AllGather), l.bytes(Operation::AllGather));
 }
 
@@ -221,7 +223,7 @@ TEST(Fsdp2, PadsEachParameter) {
 TEST(Fsdp2, TheRootIsResharedOnlyWhereAskedForAndSinceAfter27) {
   Plan plan = fsdp2();
   const std::int64_t kept = Listing(plan, 8).bytes(Operation::AllGather);
-  plan.fsdp.reshard_after_forward = {1};
+  fsdp_of(plan).reshard_after_forward = {1};
   EXPECT_EQ(Listing(plan, 8).bytes(Operation::AllGather), kept);
   plan.pytorch = PytorchVersion{2, 11};
   EXPECT_GT(Listing(plan, 8).bytes(Operation::AllGather), kept);
@@ -237,7 +239,7 @@ TEST(Fsdp2, AMicroStepWithoutSynchronisationReducesNothing) {
 
 TEST(ShardGroups, AreRefusedWhereTheyDoNotPartTheRanks) {
   auto refused = [](Plan plan, int ranks, int per_host) {
-    return strategy::check_fsdp(plan, ranks, per_host).path;
+    return systems::check_fsdp(plan, ranks, per_host).path;
   };
   Plan plan = hybrid();
   EXPECT_EQ(refused(plan, 16, 8), "");
@@ -246,13 +248,13 @@ TEST(ShardGroups, AreRefusedWhereTheyDoNotPartTheRanks) {
   plan.pytorch = PytorchVersion{1, 13};
   EXPECT_EQ(refused(plan, 16, 8), "/plan/sharding_strategy");
   Plan two = fsdp2();
-  two.fsdp.reshard_after_forward = {3};
+  fsdp_of(two).reshard_after_forward = {3};
   EXPECT_EQ(refused(two, 16, 8), "/plan/reshard_after_forward");
-  two.fsdp.reshard_after_forward = {16};
+  fsdp_of(two).reshard_after_forward = {16};
   EXPECT_EQ(refused(two, 16, 8), "/plan/reshard_after_forward");
   Plan full;
-  full.system = System::Fsdp;
-  full.fsdp.shard_degree = 4;
+  full.system = systems::kFsdpSystem;
+  fsdp_of(full).shard_degree = 4;
   EXPECT_EQ(refused(full, 16, 8), "/plan/shard_degree");
 }
 

@@ -7,8 +7,10 @@
 
 #include "sim/predict/autotune.h"
 #include "sim/predict/predict.h"
-#include "sim/strategy/horovod.h"
+#include "sim/systems/horovod/horovod.h"
+#include "sim/systems/horovod/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -28,10 +30,10 @@ struct HorovodJob {
         }()),
         profile(test::profile("h100-sxm.datasheet")) {
     scenario.ranks = 8 * hosts;
-    scenario.plan.system = System::Horovod;
+    scenario.plan.system = systems::kHorovodSystem;
   }
   Question question() const { return {workload, fabric, profile, scenario}; }
-  HorovodPlan& knobs() { return scenario.plan.horovod; }
+  HorovodPlan& knobs() { return horovod_of(scenario.plan); }
   SteadyStep played() const { return steady_step(question()); }
 };
 
@@ -222,15 +224,15 @@ TEST(HorovodAsync, TheHostGoesOnWhileTheDeviceWaits) {
 }
 
 TEST(HorovodAutotuner, ScoresEveryCombinationOfWhatIsNotFixed) {
-  strategy::Autotuner all({});
+  systems::Autotuner all({});
   EXPECT_EQ(all.scores(), 21 * 16);
-  strategy::Autotuner::Fixed fixed;
+  systems::Autotuner::Fixed fixed;
   fixed.hierarchical_allreduce = fixed.hierarchical_allgather = fixed.torus_allreduce = false;
-  strategy::Autotuner tuner(fixed);
+  systems::Autotuner tuner(fixed);
   EXPECT_EQ(tuner.scores(), 42);
   int scored = 0;
   for (; !tuner.done(); ++scored) {
-    const strategy::AutotuneSetting s = tuner.current();
+    const systems::AutotuneSetting s = tuner.current();
     EXPECT_GE(s.fusion_mb, 0);
     EXPECT_LE(s.fusion_mb, 64);
     EXPECT_GE(s.cycle_ms, 1);
@@ -251,7 +253,7 @@ TEST(HorovodAutotuner, OfAStepItTakesTheBest) {
   Duration best = c.tried.front().step;
   for (const AutotuneCourse::Tried& t : c.tried) best = std::min(best, t.step);
   EXPECT_EQ(c.tuned_step, best);
-  EXPECT_EQ(c.tuned.horovod.cache_capacity, 0);
+  EXPECT_EQ(horovod_of(c.tuned).cache_capacity, 0);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Horovod: what its cycles fuse, and what a prediction plays of it. The policy is held against an
 // independent oracle and 1,377 recorded steps by tests/oracle/horovod_lowered.py; here are its
 // closed forms.
-#include "sim/strategy/horovod.h"
+#include "sim/systems/horovod/horovod.h"
 
 #include <map>
 #include <string>
@@ -11,11 +11,13 @@
 
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/cycles.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
+#include "sim/systems/horovod/cycles.h"
+#include "sim/systems/horovod/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 Coordination of(std::vector<std::int64_t> bytes) {
@@ -128,7 +130,7 @@ TEST(HorovodCycles, AreACycleApartWheneverSomebodyAsks) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems
 
 namespace ddpsim::predict {
 namespace {
@@ -143,7 +145,7 @@ struct Asked {
         fabric(test::cluster(cluster)),
         profile(test::profile("h100-sxm.datasheet")) {
     scenario.ranks = ranks;
-    scenario.plan.system = System::Horovod;
+    scenario.plan.system = systems::kHorovodSystem;
   }
   Question question() const { return {workload, fabric, profile, scenario}; }
 };
@@ -152,8 +154,8 @@ TEST(Horovod, ReducesEveryGradientOnce) {
   for (std::int64_t threshold : {std::int64_t{0}, std::int64_t{4} << 20, std::int64_t{128} << 20}) {
     for (int groups : {0, 7}) {
       Asked a("resnet50", "hgx-h100", 8);
-      a.scenario.plan.horovod.fusion_threshold = threshold;
-      a.scenario.plan.horovod.groups = groups;
+      horovod_of(a.scenario.plan).fusion_threshold = threshold;
+      horovod_of(a.scenario.plan).groups = groups;
       SteadyStep s = steady_step(a.question());
       std::vector<int> times(a.workload.tensors.size());
       for (const Bucket& b : s.program.steady.buckets)
@@ -187,7 +189,7 @@ TEST(Horovod, WhatWasDecidedIsAProgram) {
 // A cycle longer than backward: one reduction of everything, after the last gradient.
 TEST(Horovod, ALongCycleFusesAll) {
   Asked a("resnet50", "hgx-h100", 8);
-  a.scenario.plan.horovod.cycle_time = 1000;
+  horovod_of(a.scenario.plan).cycle_time = 1000;
   SteadyStep s = steady_step(a.question());
   EXPECT_EQ(s.program.steady.buckets.size(), 1u);
   EXPECT_NEAR(static_cast<double>(s.period.ps), 1e12, 2e10) << "the cycle is the step";
@@ -205,7 +207,7 @@ TEST(Horovod, OneRankIsComputationAndItsHooks) {
 TEST(Horovod, BothFidelitiesAgree) {
   for (const char* cluster : {"hgx-h100", "dgx-h100"}) {
     Asked a("resnet50", cluster, 8);
-    a.scenario.plan.horovod.cycle_time = 0.25;
+    horovod_of(a.scenario.plan).cycle_time = 0.25;
     Duration priced = steady_period(a.question());
     Options by_message;
     by_message.fidelity = Fidelity::Message;
@@ -243,7 +245,7 @@ TEST(Horovod, OnACpuALongReductionGathersWhatFollows) {
   Profile p = test::profile(slow.cluster().profile);
   Scenario s;
   s.ranks = 4;
-  s.plan.system = System::Horovod;
+  s.plan.system = systems::kHorovodSystem;
   SteadyStep step = steady_step({w, slow, p, s});
   std::size_t fused = step.program.steady.buckets.size();
   EXPECT_GT(fused, 0u);

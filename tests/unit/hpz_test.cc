@@ -7,21 +7,23 @@
 #include "sim/collective/nccl.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
-#include "sim/strategy/zero.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/zero/plan.h"
+#include "sim/systems/zero/zero.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 Plan hpz(std::int64_t group) {
   Plan p;
-  p.system = System::Zero;
-  p.zero.stage = 3;
-  p.zero.stage3_prefetch_bucket_size = 0;
-  p.zero.stage3_max_reuse_distance = 0;
-  p.zero.stage3_param_persistence_threshold = 0;
-  p.zero.zero_hpz_partition_size = group;
+  p.system = systems::kZeroSystem;
+  zero_of(p).stage = 3;
+  zero_of(p).stage3_prefetch_bucket_size = 0;
+  zero_of(p).stage3_max_reuse_distance = 0;
+  zero_of(p).stage3_param_persistence_threshold = 0;
+  zero_of(p).zero_hpz_partition_size = group;
   return p;
 }
 Program lowered(const Plan& plan, int ranks) {
@@ -64,7 +66,7 @@ Program quantised(bool quantises, int ranks, std::int64_t hpz_group = 1) {
   const Workload w = halves();
   const StepTimes times = predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid);
   Plan plan = hpz(hpz_group);
-  plan.zero.zero_quantized_weights = quantises;
+  zero_of(plan).zero_quantized_weights = quantises;
   return lower({w, times, DeviceKind::Gpu, ranks, 8}, plan);
 }
 
@@ -121,7 +123,7 @@ TEST(Qgz, MovesHalfAByteInTheHostAndAnEighthOfThatBetween) {
   w.tensors.front().shape = {50'272, 768};  // padded, as 16 ranks need
   const StepTimes times = predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid);
   Plan plan = hpz(1);
-  plan.zero.zero_quantized_gradients = true;
+  zero_of(plan).zero_quantized_gradients = true;
   const Program p = lower({w, times, DeviceKind::Gpu, 16, 8}, plan);
   ASSERT_EQ(p.groups.size(), 2u);
   EXPECT_EQ(p.groups[0], (RankGroups{"local", 8, 1}));
@@ -138,7 +140,7 @@ TEST(Qgz, MovesHalfAByteInTheHostAndAnEighthOfThatBetween) {
     if (!is_collective(op.kind)) continue;
     if (op.kind.operation == Operation::ReduceScatter) scattered += op.bytes;
     if (op.kind.operation != Operation::AllToAll) continue;
-    (op.group == local_group(plan.zero, 16) ? local : across) += op.bytes;
+    (op.group == local_group(zero_of(plan), 16) ? local : across) += op.bytes;
   }
   EXPECT_EQ(local, quantised_elements / 2 + 4 * scales);
   EXPECT_EQ(8 * across, local);
@@ -202,7 +204,7 @@ TEST(Hpz, OfOneRankItIsPlainZero) {
     return out;
   };
   Plan plain = hpz(1);
-  plain.zero.zero_hpz_partition_size = ZeroPlan{}.zero_hpz_partition_size;
+  zero_of(plain).zero_hpz_partition_size = ZeroPlan{}.zero_hpz_partition_size;
   EXPECT_EQ(listed(hpz(0)), listed(plain));
   EXPECT_EQ(listed(hpz(1)), listed(plain));
 }
@@ -224,7 +226,7 @@ TEST(Hpz, ARankHoldsItsPartOfTheSecondCopy) {
 // What is never released before the step needs no second copy until then.
 TEST(Hpz, ModelsBelowTheReuseDistanceGatherNothingAgain) {
   Plan plan = hpz(8);
-  plan.zero.stage3_max_reuse_distance = 1'000'000'000;
+  zero_of(plan).stage3_max_reuse_distance = 1'000'000'000;
   EXPECT_EQ(gathered(lowered(plan, 16), kSecondaryGroup), 0);
 }
 
@@ -250,4 +252,4 @@ TEST(HpzStep, BothFidelitiesAgreeAndGroupsInsideHostsGatherFaster) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

@@ -1,5 +1,5 @@
 // The input pipeline: a lane that makes batches, and the host's wait for its own.
-#include "sim/strategy/input.h"
+#include "sim/systems/base/input.h"
 
 #include <algorithm>
 
@@ -9,8 +9,9 @@
 #include "sim/predict/explain.h"
 #include "sim/predict/given_program.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -27,7 +28,7 @@ struct Job {
     return predict(question(), options);
   }
 };
-Job gpu(System system = System::PytorchDdp, int micro_steps = 1) {
+Job gpu(System system = systems::kDdpSystem, int micro_steps = 1) {
   Job j{test::workload("resnet50"),
         test::profile("h100-sxm.datasheet"),
         topology::Fabric(test::cluster("hgx-h100")),
@@ -51,7 +52,7 @@ double rate(const Job& j, Duration step, double factor) {
 
 std::vector<Job> jobs() {
   std::vector<Job> out;
-  for (System s : {System::PytorchDdp, System::Averaging, System::Fsdp})
+  for (System s : {systems::kDdpSystem, systems::kAveragingSystem, systems::kFsdpSystem})
     for (int micro_steps : {1, 3}) out.push_back(gpu(s, micro_steps));
   out.push_back(cpu());
   return out;
@@ -128,11 +129,11 @@ TEST(Input, IsTheReasonOfAStepThatWaitsForIt) {
 }
 
 TEST(Input, IsAwaitedFirstInEachMicroStepAndKeepsWhatWaitsForWhat) {
-  Job j = gpu(System::PytorchDdp, 3);
+  Job j = gpu(systems::kDdpSystem, 3);
   StepTimes times = step_times(j.workload, j.profile, Level::Mid);
-  const Program plain = strategy::lower({j.workload, times, j.profile.kind, 8}, j.scenario.plan);
+  const Program plain = systems::lower({j.workload, times, j.profile.kind, 8}, j.scenario.plan);
   Program fed = plain;
-  strategy::feed(fed, {kMillisecond, {}});
+  systems::feed(fed, {kMillisecond, {}});
   const StepProgram& s = fed.steady;
   ASSERT_EQ(s.ops.size(), plain.steady.ops.size() + 6);
   std::vector<std::uint32_t> awaits;

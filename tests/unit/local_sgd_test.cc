@@ -8,17 +8,20 @@
 
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/ddp/plan.h"
+#include "sim/systems/local_sgd/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 Plan round_of(int steps, OuterOptimizer outer) {
   Plan p;
-  p.system = System::LocalSgd;
+  p.system = systems::kLocalSgdSystem;
   p.accumulation_steps = steps;
-  p.outer_optimizer = outer;
+  local_sgd_of(p).outer_optimizer = outer;
   return p;
 }
 
@@ -67,7 +70,7 @@ TEST(LocalSgd, MemoryComesAndGoesInEachRound) {
 
 Plan in_subgroups(int steps, std::int64_t size) {
   Plan p = round_of(steps, OuterOptimizer::None);
-  p.local_sgd.subgroup_size = size;
+  local_sgd_of(p).subgroup_size = size;
   return p;
 }
 
@@ -86,8 +89,8 @@ TEST(PostLocalSgd, ReducesEachBatchInItsSubgroupAndAveragesOverAll) {
 
 TEST(PostLocalSgd, WithoutGradientsOnlyAveragesAndStillCopies) {
   Plan plan = in_subgroups(4, 4);
-  plan.local_sgd.post_local_gradient_allreduce = false;
-  plan.broadcast_buffers = false;
+  local_sgd_of(plan).post_local_gradient_allreduce = false;
+  ddp_of(plan).broadcast_buffers = false;
   ListedRound l("resnet50", plan);
   int collectives = 0;
   int copied = 0;
@@ -101,8 +104,8 @@ TEST(PostLocalSgd, WithoutGradientsOnlyAveragesAndStillCopies) {
 
 TEST(PostLocalSgd, AveragesWithTheLongestPeriodThatEnds) {
   Plan plan = round_of(8, OuterOptimizer::None);
-  plan.local_sgd.averaging_periods = {2, 4, 8};
-  plan.local_sgd.averaging_group_sizes = {2, 4, 8};
+  local_sgd_of(plan).averaging_periods = {2, 4, 8};
+  local_sgd_of(plan).averaging_group_sizes = {2, 4, 8};
   ListedRound l("resnet50", plan);
   std::vector<std::pair<int, int>> averaged;  // batch, group
   for (const Op& op : l.program.steady.ops)
@@ -166,4 +169,4 @@ TEST(LocalSgd, LongerRoundsSendLess) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

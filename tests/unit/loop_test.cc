@@ -4,9 +4,11 @@
 #include "sim/predict/measured_step.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/builder.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/builder.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -57,7 +59,7 @@ TEST(LoopWork, LambsBytesAreNotAdams) {
 
 class TrainingLoop : public ::testing::Test {
  protected:
-  Prediction answer(const Loop& loop, int ranks, System system = System::PytorchDdp) const {
+  Prediction answer(const Loop& loop, int ranks, System system = systems::kDdpSystem) const {
     Workload w = w_;
     w.loop = loop;
     Scenario s;
@@ -86,12 +88,12 @@ TEST_F(TrainingLoop, ClippingIsATimeOfTheDeviceAlone) {
 
 // The device waits for what the host launches after it has waited: the optimizer; forward's head.
 TEST_F(TrainingLoop, TheDeviceWaitsForTheHostThatHasWaited) {
-  for (System system : {System::PytorchDdp, System::Averaging, System::Horovod}) {
+  for (System system : {systems::kDdpSystem, systems::kAveragingSystem, systems::kHorovodSystem}) {
     Prediction plain = answer({false, false, false}, 8, system);
     Prediction read = answer({false, false, true}, 8, system);
     Prediction scaled = answer({true, false, false}, 8, system);
-    Duration head = strategy::forward_of(times({})).head;
-    EXPECT_GE(read.summary.step, plain.summary.step) << static_cast<int>(system);
+    Duration head = systems::forward_of(times({})).head;
+    EXPECT_GE(read.summary.step, plain.summary.step) << system.name();
     EXPECT_GE((read.summary.idle - plain.summary.idle).ps + 1'000'000, head.ps);
     Duration more = scaled.summary.step - plain.summary.step;
     Duration unscale = times({true, false, false}).loop;
@@ -104,7 +106,7 @@ TEST_F(TrainingLoop, TheDeviceWaitsForTheHostThatHasWaited) {
 TEST_F(TrainingLoop, OfOneRankIsTheClosedForm) {
   for (const Loop& loop : {Loop{false, false, false}, Loop{false, true, true},
                            Loop{true, false, false}, Loop{true, true, true}}) {
-    Duration played = answer(loop, 1, System::Averaging).summary.step;
+    Duration played = answer(loop, 1, systems::kAveragingSystem).summary.step;
     Duration closed = one_rank_step(times(loop), 1);
     EXPECT_NEAR(static_cast<double>(played.ps) / static_cast<double>(closed.ps), 1, 0.12)
         << loop.grad_scaler.value() << loop.clip_grad_norm << loop.loss_item;
@@ -112,7 +114,7 @@ TEST_F(TrainingLoop, OfOneRankIsTheClosedForm) {
   }
   // The device decides here, and waits for forward's first launches once it has nothing to do.
   EXPECT_EQ(one_rank_step(times({false, false, true}), 1) - one_rank_step(times({}), 1),
-            strategy::forward_of(times({})).head);
+            systems::forward_of(times({})).head);
 }
 
 // A graph takes away what the host costs, and nothing else.
@@ -122,7 +124,7 @@ TEST_F(TrainingLoop, AGraphIsAHostThatCostsNothing) {
   Profile quick = p_;
   quick.host = {};
   quick.host.calls.clear();
-  for (System system : {System::PytorchDdp, System::Averaging}) {
+  for (System system : {systems::kDdpSystem, systems::kAveragingSystem}) {
     Scenario s;
     s.ranks = 8;
     s.plan.system = system;
@@ -141,17 +143,17 @@ TEST_F(TrainingLoop, AGraphIsAHostThatCostsNothing) {
   slow.host.launch = slow.host.hook = slow.host.collective_launch = {1'000'000'000};
   EXPECT_EQ(predict({graphed, fabric_, slow, s}).summary.step,
             predict({w_, fabric_, quick, s}).summary.step);
-  s.plan.find_unused_parameters = true;
+  ddp_of(s.plan).find_unused_parameters = true;
   EXPECT_NE(check({graphed, fabric_, p_, s}).message.find("CUDA graph"), std::string::npos);
   s.plan = {};
-  s.plan.system = System::Horovod;
+  s.plan.system = systems::kHorovodSystem;
   EXPECT_NE(check({graphed, fabric_, p_, s}).message.find("CUDA graph"), std::string::npos);
 }
 
 TEST_F(TrainingLoop, FsdpHasItOnItsShards) {
   Loop all{true, true, true};
-  Prediction plain = answer({false, false, false}, 8, System::Fsdp);
-  Prediction with = answer(all, 8, System::Fsdp);
+  Prediction plain = answer({false, false, false}, 8, systems::kFsdpSystem);
+  Prediction with = answer(all, 8, systems::kFsdpSystem);
   Duration more = with.summary.optimizer - plain.summary.optimizer;
   EXPECT_GT(more, Duration{});
   EXPECT_LT(more, scale(times(all).loop, 0.4)) << "an eighth, and kernels";

@@ -7,8 +7,8 @@
 #include "sim/io/write_page.h"
 #include "sim/io/write_prediction.h"
 #include "sim/predict/explain.h"
-#include "sim/strategy/builder.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/builder.h"
+#include "sim/systems/base/lower.h"
 #include "tests/support/support.h"
 
 namespace ddpsim {
@@ -33,18 +33,18 @@ struct Teapot {
   Teapot() {
     s.ranks = 4;
     StepTimes none;
-    program = strategy::empty_program({w, none, DeviceKind::Gpu, 4}, s.plan);
+    program = systems::empty_program({w, none, DeviceKind::Gpu, 4}, s.plan);
     program.streams = {"kettle"};
     program.labels = {"cup"};
-    const strategy::ModelMemory memory(w);
-    strategy::StepBuilder b(program, StepKind::Steady, w, memory);
+    const systems::ModelMemory memory(w);
+    systems::StepBuilder b(program, StepKind::Steady, w, memory);
     b.step.buckets.push_back({{0, 1}, {40'000'000}, {40'000'000}, DType::Float32});
-    std::uint32_t forward = b.main(strategy::kForward, kNoSubject, 0, {.duration = kMillisecond});
+    std::uint32_t forward = b.main(systems::kForward, kNoSubject, 0, {.duration = kMillisecond});
     std::uint32_t brewed = b.on_stream(stream(0), kBrew, 0, 40'000'000, {.duration = kMillisecond},
                                        std::span(&forward, 1));
     b.before_next_main(
         b.collective_after(kPour, 0, 40'000'000, DType::BFloat16, std::span(&brewed, 1)));
-    b.main(strategy::kOptimizer, kNoSubject, 0, {.duration = kMillisecond});
+    b.main(systems::kOptimizer, kNoSubject, 0, {.duration = kMillisecond});
     program.steady = std::move(b.step);
     options.program = &program;
   }
@@ -79,7 +79,7 @@ TEST(AMadeUpSystem, IsExplainedAndDrawn) {
 
 // A file names operations by their words alone; what their subjects are is found out.
 TEST(Words, OfOneNameDoTheSame) {
-  const std::vector<OpWord>& words = strategy::all_words();
+  const std::vector<OpWord>& words = systems::all_words();
   for (const OpWord& a : words)
     for (const OpWord& b : words) {
       if (std::string_view(a.name) != b.name) continue;

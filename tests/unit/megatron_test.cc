@@ -1,5 +1,5 @@
 // Megatron-LM. Its schedule is held against tests/oracle/megatron.py; here are closed forms.
-#include "sim/strategy/megatron.h"
+#include "sim/systems/megatron/megatron.h"
 
 #include <algorithm>
 #include <string>
@@ -9,18 +9,21 @@
 
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/averaging/plan.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/megatron/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 Plan megatron(bool sharded, bool overlaps = false) {
   Plan p;
-  p.system = System::Megatron;
-  p.megatron.use_distributed_optimizer = sharded;
-  p.megatron.overlap_grad_reduce = overlaps;
-  p.megatron.overlap_param_gather = sharded && overlaps;
+  p.system = systems::kMegatronSystem;
+  megatron_of(p).use_distributed_optimizer = sharded;
+  megatron_of(p).overlap_grad_reduce = overlaps;
+  megatron_of(p).overlap_param_gather = sharded && overlaps;
   return p;
 }
 Workload halves(const std::string& name) {
@@ -102,8 +105,8 @@ TEST(Megatron, WhatARankHolds) {
 // One rank, fp32, nothing to add to: gradients are all that is copied, and DDP's bytes are reduced.
 TEST(Megatron, WithEverythingOffItReducesWhatPlainAveragingReduces) {
   Plan flat;
-  flat.system = System::Averaging;
-  flat.granularity = Granularity::Flat;
+  flat.system = systems::kAveragingSystem;
+  averaging_of(flat).granularity = Granularity::Flat;
   const Workload w = test::workload("resnet50");
   ListedShards averaging(w, flat, 8);
   ListedShards l(w, megatron(false), 8);
@@ -116,8 +119,8 @@ TEST(Megatron, WithEverythingOffItReducesWhatPlainAveragingReduces) {
 // A bucket that holds everything is reduced when the last gradient is there: nothing overlaps.
 TEST(Megatron, ABucketOfEverythingIsReducedLikeOneAfterBackward) {
   Plan one = megatron(true, true);
-  one.megatron.bucket_size = std::int64_t{1} << 40;
-  one.megatron.overlap_param_gather = false;
+  megatron_of(one).bucket_size = std::int64_t{1} << 40;
+  megatron_of(one).overlap_param_gather = false;
   const Workload w = halves("gpt2-small");
   ListedShards hooked(w, one, 8);
   ListedShards after(w, megatron(true), 8);
@@ -189,4 +192,4 @@ TEST(MegatronStep, BothFidelitiesAgree) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

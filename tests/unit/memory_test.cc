@@ -7,9 +7,12 @@
 
 #include "sim/predict/lowered.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/fsdp.h"
-#include "sim/strategy/model_memory.h"
+#include "sim/systems/base/model_memory.h"
+#include "sim/systems/ddp/plan.h"
+#include "sim/systems/fsdp/fsdp.h"
+#include "sim/systems/fsdp/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim {
 namespace {
@@ -23,7 +26,7 @@ struct Job {
   topology::Fabric fabric{test::cluster("hgx-h100")};
   Profile profile = test::profile("h100-sxm.datasheet");
   Scenario s;
-  explicit Job(const char* workload, System system = System::PytorchDdp, int ranks = 8)
+  explicit Job(const char* workload, System system = systems::kDdpSystem, int ranks = 8)
       : w(test::workload(workload)) {
     s.plan.system = system;
     s.ranks = ranks;
@@ -38,8 +41,8 @@ struct Job {
 // Everything that a step allocates is free again where the next one begins, at no time is less than
 // nothing held, by every kind.
 TEST(Memory, ComesAndGoes) {
-  for (System system :
-       {System::PytorchDdp, System::Averaging, System::Fsdp, System::Fsdp2, System::Horovod})
+  for (System system : {systems::kDdpSystem, systems::kAveragingSystem, systems::kFsdpSystem,
+                        systems::kFsdp2System, systems::kHorovodSystem})
     for (const char* model : {"gpt2-small", "resnet50"})
       for (int micro_steps : {1, 3})
         for (bool no_sync : {false, true}) {
@@ -83,7 +86,7 @@ TEST(Memory, OfFusedAttentionNeverHasItsScores) {
   const std::int64_t queries_keys_values = w.batch * 3 * std::int64_t{1024} * 768 * 4;
   for (bool fused : {false, true}) {
     w.fused_attention = fused;
-    const strategy::ModelMemory m(w);
+    const systems::ModelMemory m(w);
     std::int64_t most = 0;
     for (std::size_t l = 0; l < w.layers.size(); ++l)
       if (w.layers[l].op.attention) {
@@ -102,7 +105,7 @@ TEST(Memory, OfFusedAttentionNeverHasItsScores) {
 // 4x4 of the result: of what it read, of its result's gradient, and of the filters.
 TEST(Memory, OfConvolutionsInFp32HasWinogradsTiles) {
   auto of_layer = [](const Workload& w, std::size_t l, bool winograd) {
-    return strategy::ModelMemory(w, false, winograd).backward(l, l + 1).most;
+    return systems::ModelMemory(w, false, winograd).backward(l, l + 1).most;
   };
   int with = 0;
   int without = 0;
@@ -145,14 +148,14 @@ TEST(Memory, OfABranchHasTheGradientThatGoesAroundIt) {
     w.layers.push_back(l);
   }
   w.batch = 2;
-  const std::int64_t chain = strategy::ModelMemory(w).backward(0, 3).most;
+  const std::int64_t chain = systems::ModelMemory(w).backward(0, 3).most;
   EXPECT_EQ(chain, 2 * 2000);  // the gradient of what a layer made, and of what it read
   w.layers[2].op.kind = "add";
-  EXPECT_EQ(strategy::ModelMemory(w).backward(0, 3).most, chain + 2 * 1000);
+  EXPECT_EQ(systems::ModelMemory(w).backward(0, 3).most, chain + 2 * 1000);
   // An addition before the branch keeps nobody waiting.
   w.layers[2].op.kind.clear();
   w.layers[0].op.kind = "add";
-  EXPECT_EQ(strategy::ModelMemory(w).backward(1, 3).most, chain);
+  EXPECT_EQ(systems::ModelMemory(w).backward(1, 3).most, chain);
 }
 
 TEST(Memory, OfSmallBatchesPeaksInTheOptimizer) {
@@ -196,7 +199,7 @@ TEST(Memory, OfViewsIsABucketLess) {
   const std::int64_t weights = job.w.gradient_bytes().count;
   job.w.batch = 1;
   const std::int64_t beside = job.memory().allocated;
-  job.s.plan.gradient_as_bucket_view = true;
+  ddp_of(job.s.plan).gradient_as_bucket_view = true;
   EXPECT_LE(job.memory().allocated, beside);
   Program p = job.program();
   std::int64_t made = 0;
@@ -208,7 +211,7 @@ TEST(Memory, OfViewsIsABucketLess) {
 
 // ZeRO's arithmetic: what is sharded falls with the ranks.
 TEST(Memory, OfShardsFallsWithTheRanks) {
-  for (System system : {System::Fsdp, System::Fsdp2}) {
+  for (System system : {systems::kFsdpSystem, systems::kFsdp2System}) {
     Job two("gpt2-small", system, 2);
     Job eight("gpt2-small", system, 8);
     auto states = [](const Job& j) { return at(j.memory(), Holds::OptimizerState); };
@@ -223,12 +226,12 @@ TEST(Memory, OfShardsFallsWithTheRanks) {
 // closed_forms).
 TEST(Memory, OfFsdp2sForwardIsTheRootAndThreeUnitsOrTwiceTheRootAndAUnit) {
   for (bool small_root : {false, true}) {
-    Job job("gpt2-small", System::Fsdp2);
+    Job job("gpt2-small", systems::kFsdp2System);
     for (Tensor& t : job.w.tensors)
       if (small_root && (t.name == "transformer.wte.weight" || t.name == "transformer.wpe.weight"))
         t.shape.front() = 100;
     std::vector<std::int64_t> bytes;  // of the root, of the first block
-    for (const strategy::Unit& u : strategy::fsdp_units(job.w, job.s.plan)) {
+    for (const systems::Unit& u : systems::fsdp_units(job.w, job.s.plan)) {
       std::int64_t& sum = bytes.emplace_back();
       for (TensorIndex t : u.tensors) {
         const std::int64_t rows = job.w.tensors[t].shape.front();
@@ -253,8 +256,8 @@ TEST(Memory, OfFsdp2sForwardIsTheRootAndThreeUnitsOrTwiceTheRootAndAUnit) {
 // As of DDP: micro-steps add to gradients that are there.
 TEST(Memory, OfFsdpWithoutShardsIsNotMoreGradientsForMoreMicroSteps) {
   for (int micro_steps : {1, 3}) {
-    Job job("gpt2-small", System::Fsdp);
-    job.s.plan.fsdp.sharding_strategy = Sharding::NoShard;
+    Job job("gpt2-small", systems::kFsdpSystem);
+    fsdp_of(job.s.plan).sharding_strategy = Sharding::NoShard;
     job.s.plan.accumulation_steps = micro_steps;
     Program p = job.program();
     std::int64_t now = 0;
@@ -267,9 +270,9 @@ TEST(Memory, OfFsdpWithoutShardsIsNotMoreGradientsForMoreMicroSteps) {
 }
 
 TEST(Memory, OfWeightsThatAreKeptIsLarger) {
-  Job frees("gpt2-small", System::Fsdp2);
+  Job frees("gpt2-small", systems::kFsdp2System);
   Job keeps = frees;
-  keeps.s.plan.fsdp.reshard_after_forward = {0};
+  fsdp_of(keeps.s.plan).reshard_after_forward = {0};
   auto gathered = [](const Job& j) {
     Program p = j.program();
     std::int64_t now = 0;
@@ -325,7 +328,7 @@ TEST(Memory, OfACaptureLacksItsActivations) {
 }
 
 TEST(Memory, IsTheSameWithoutATimelineWhereNoStreamHoldsItLonger) {
-  for (System system : {System::PytorchDdp, System::Fsdp2}) {
+  for (System system : {systems::kDdpSystem, systems::kFsdp2System}) {
     Job job("gpt2-small", system);
     EXPECT_EQ(predict::memory_of(job.question()).allocated, job.memory().allocated);
   }

@@ -1,7 +1,7 @@
 // TensorFlow's mirrored strategies. Their schedule is held against
 // tests/oracle/mirrored_lowered.py; here are TensorFlow's own example, closed forms, memory and
 // what the knobs are worth.
-#include "sim/strategy/mirrored.h"
+#include "sim/systems/mirrored/mirrored.h"
 
 #include <algorithm>
 #include <set>
@@ -13,16 +13,19 @@
 #include "sim/predict/memory.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/averaging/plan.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/mirrored/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 Plan tensorflow(System system, std::int64_t bytes_per_pack = 0) {
   Plan p;
   p.system = system;
-  p.mirrored.bytes_per_pack = bytes_per_pack;
+  mirrored_of(p).bytes_per_pack = bytes_per_pack;
   return p;
 }
 
@@ -47,19 +50,19 @@ TEST(Mirrored, PacksAreThoseOfTensorFlowsOwnTest) {
   Workload w = test::layered(4, 4, kMillisecond, kMillisecond, DeviceKind::Gpu);
   const std::int64_t bytes[] = {4, 800, 32, 128};  // the last variable comes first
   for (std::size_t t = 0; t < 4; ++t) w.tensors[t].shape = {bytes[t] / 4};
-  const auto packs = tensorflow_packs(w, tensorflow(System::Mirrored, 200));
+  const auto packs = tensorflow_packs(w, tensorflow(systems::kMirroredSystem, 200));
   ASSERT_EQ(packs.size(), 2u);
   EXPECT_EQ(packs[0], (std::vector<TensorIndex>{3, 2, 1}));
   EXPECT_EQ(packs[1], std::vector<TensorIndex>{0});
-  EXPECT_EQ(tensorflow_packs(w, tensorflow(System::Mirrored)).size(), 1u) << "0: one pack";
+  EXPECT_EQ(tensorflow_packs(w, tensorflow(systems::kMirroredSystem)).size(), 1u) << "0: one pack";
 }
 
 TEST(Mirrored, NoGradientIsLostWhateverThePacks) {
   for (const char* name : {"resnet50", "gpt2-small"})
     for (std::int64_t size : {0, 1, 1 << 20, 50 << 20}) {
-      const ListedPacks l(name, tensorflow(System::Mirrored, size));
+      const ListedPacks l(name, tensorflow(systems::kMirroredSystem, size));
       std::multiset<TensorIndex> all;
-      for (const auto& pack : tensorflow_packs(l.w, tensorflow(System::Mirrored, size)))
+      for (const auto& pack : tensorflow_packs(l.w, tensorflow(systems::kMirroredSystem, size)))
         all.insert(pack.begin(), pack.end());
       EXPECT_EQ(all.size(), l.w.arrival.size());
       EXPECT_EQ(l.sent(Operation::AllReduce), l.w.gradient_bytes().count) << name << size;
@@ -68,10 +71,10 @@ TEST(Mirrored, NoGradientIsLostWhateverThePacks) {
 
 TEST(Mirrored, PartsOfTheFlatCopyAreAsTheirPackerMakesThem) {
   EXPECT_EQ(packed_parts(10, 3), (std::vector<std::int64_t>{3, 3, 4}));
-  Plan plan = tensorflow(System::Mirrored);
-  plan.mirrored.cross_device_ops = CrossDeviceOps::NcclAllReduce;
+  Plan plan = tensorflow(systems::kMirroredSystem);
+  mirrored_of(plan).cross_device_ops = CrossDeviceOps::NcclAllReduce;
   for (std::int64_t packs : {0, 1, 3, 8}) {
-    plan.mirrored.num_packs = packs;
+    mirrored_of(plan).num_packs = packs;
     const ListedPacks l("resnet50", plan);
     EXPECT_EQ(l.sent(Operation::AllReduce), l.w.gradient_bytes().count);
     std::vector<std::int64_t> elements(l.w.tensors.size());
@@ -85,13 +88,13 @@ TEST(Mirrored, PartsOfTheFlatCopyAreAsTheirPackerMakesThem) {
 }
 
 TEST(Mirrored, CopiesBetweenGpusCarryEachGradientThereAndBack) {
-  Plan plan = tensorflow(System::Mirrored);
+  Plan plan = tensorflow(systems::kMirroredSystem);
   const std::int64_t all = test::workload("vgg16").gradient_bytes().count;
-  plan.mirrored.cross_device_ops = CrossDeviceOps::ReductionToOneDevice;
+  mirrored_of(plan).cross_device_ops = CrossDeviceOps::ReductionToOneDevice;
   const ListedPacks one("vgg16", plan);
   EXPECT_EQ(one.sent(Operation::Reduce), all);
   EXPECT_EQ(one.sent(Operation::Broadcast), all);
-  plan.mirrored.cross_device_ops = CrossDeviceOps::HierarchicalCopyAllReduce;
+  mirrored_of(plan).cross_device_ops = CrossDeviceOps::HierarchicalCopyAllReduce;
   const ListedPacks halves("vgg16", plan);
   EXPECT_EQ(halves.sent(Operation::Reduce), 2 * all) << "in halves, and between them";
   EXPECT_EQ(halves.sent(Operation::Broadcast), 2 * all);
@@ -121,26 +124,27 @@ predict::Prediction predicted(const std::string& workload, const std::string& cl
 
 // One pack waits for the last gradient; several do not, and a step is shorter for it.
 TEST(Mirrored, OnePackOverlapsWithNothing) {
-  const auto one = predicted("bert-large", "ovx-l40s", 1, tensorflow(System::Mirrored));
-  const auto some = predicted("bert-large", "ovx-l40s", 1, tensorflow(System::Mirrored, 25 << 20));
+  const auto one = predicted("bert-large", "ovx-l40s", 1, tensorflow(systems::kMirroredSystem));
+  const auto some =
+      predicted("bert-large", "ovx-l40s", 1, tensorflow(systems::kMirroredSystem, 25 << 20));
   EXPECT_LT(one.summary.overlap, 0.01);
   EXPECT_GT(some.summary.overlap, 0.5);
   EXPECT_LT(some.summary.step, one.summary.step);
 }
 
 TEST(Mirrored, WithoutAnOptionSeveralWorkersUseTensorFlowsRing) {
-  Plan plan = tensorflow(System::MultiWorkerMirrored);
+  Plan plan = tensorflow(systems::kMultiWorkerMirroredSystem);
   EXPECT_EQ(backend_of(plan, DeviceKind::Gpu), Backend::Tcp);
-  plan.mirrored.implementation = TensorflowCollective::Nccl;
+  mirrored_of(plan).implementation = TensorflowCollective::Nccl;
   EXPECT_EQ(backend_of(plan, DeviceKind::Gpu), Backend::Nccl);
-  EXPECT_EQ(backend_of(tensorflow(System::Mirrored), DeviceKind::Gpu), Backend::Nccl);
-  EXPECT_EQ(backend_of(tensorflow(System::Mirrored), DeviceKind::Cpu), Backend::Tcp);
+  EXPECT_EQ(backend_of(tensorflow(systems::kMirroredSystem), DeviceKind::Gpu), Backend::Nccl);
+  EXPECT_EQ(backend_of(tensorflow(systems::kMirroredSystem), DeviceKind::Cpu), Backend::Tcp);
 }
 
 TEST(Mirrored, BothFidelitiesAgree) {
-  Plan nccl = tensorflow(System::MultiWorkerMirrored, 25 << 20);
-  nccl.mirrored.implementation = TensorflowCollective::Nccl;
-  for (const Plan& plan : {nccl, tensorflow(System::MultiWorkerMirrored, 25 << 20)}) {
+  Plan nccl = tensorflow(systems::kMultiWorkerMirroredSystem, 25 << 20);
+  mirrored_of(nccl).implementation = TensorflowCollective::Nccl;
+  for (const Plan& plan : {nccl, tensorflow(systems::kMultiWorkerMirroredSystem, 25 << 20)}) {
     const auto a = predicted("resnet50", "hgx-h100", 2, plan);
     const auto b = predicted("resnet50", "hgx-h100", 2, plan, predict::Fidelity::Message);
     EXPECT_NEAR(static_cast<double>(b.summary.step.ps) / static_cast<double>(a.summary.step.ps), 1,
@@ -151,13 +155,14 @@ TEST(Mirrored, BothFidelitiesAgree) {
 // Weights, states, one gradient of each, and one flat copy that takes their place.
 TEST(Mirrored, APackTakesThePlaceOfItsGradients) {
   Plan averaging;
-  averaging.system = System::Averaging;
-  averaging.granularity = Granularity::Flat;
+  averaging.system = systems::kAveragingSystem;
+  averaging_of(averaging).granularity = Granularity::Flat;
   const auto kept = [](const predict::Prediction& p) { return p.memory->device; };
-  const auto tf = kept(predicted("bert-large", "hgx-h100", 1, tensorflow(System::Mirrored)));
+  const auto tf =
+      kept(predicted("bert-large", "hgx-h100", 1, tensorflow(systems::kMirroredSystem)));
   const auto flat = kept(predicted("bert-large", "hgx-h100", 1, averaging));
   EXPECT_LE(tf, flat);
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

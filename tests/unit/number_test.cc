@@ -10,7 +10,7 @@
 #include "sim/io/xml_reader.h"
 #include "sim/nccl/choose.h"
 #include "sim/report/text.h"
-#include "sim/strategy/knobs.h"
+#include "sim/systems/knobs.h"
 #include "sim/units/text.h"
 
 namespace ddpsim::test {
@@ -120,10 +120,10 @@ TEST(Number, OfNcclsLog) {
 }
 
 TEST(Number, OfAKnobIsOne) {
-  const strategy::Knob cap{"bucket_cap_mb", "MiB"};
-  EXPECT_EQ(strategy::parse_value(cap, "25")->number, 25);
+  const systems::Knob cap{"bucket_cap_mb", "MiB"};
+  EXPECT_EQ(systems::parse_value(cap, "25")->number, 25);
   for (const char* text : {"nan", "inf", "0x19", " 25", "25 ", "1e400", "-1", "0", ""})
-    EXPECT_FALSE(strategy::parse_value(cap, text)) << text;
+    EXPECT_FALSE(systems::parse_value(cap, text)) << text;
 }
 
 TEST(Text, MovesNoCursor) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "calib/fit/fit.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -288,8 +289,8 @@ struct Asked {
     c.device = DeviceKind::Cpu;
     c.emulated_on_cores = 2;
     s.plan.backend = Backend::Gloo;
-    s.plan.bucket_cap_mb = 0.05;
-    s.plan.broadcast_buffers = false;
+    ddp_of(s.plan).bucket_cap_mb = 0.05;
+    ddp_of(s.plan).broadcast_buffers = false;
     s.ranks = 4;
   }
   predict::Prediction ask(const Profile& p) const {

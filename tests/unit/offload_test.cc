@@ -8,35 +8,38 @@
 #include "sim/predict/host_memory.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/fsdp/plan.h"
+#include "sim/systems/zero/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::predict {
 namespace {
 
 Plan zero(int stage, bool offloads) {
   Plan p;
-  p.system = System::Zero;
-  p.zero.stage = stage;
-  p.zero.offload_optimizer = offloads;
+  p.system = systems::kZeroSystem;
+  zero_of(p).stage = stage;
+  zero_of(p).offload_optimizer = offloads;
   return p;
 }
 Plan zero3(bool weights) {
   Plan p = zero(3, true);
-  p.zero.offload_param = weights;
-  p.zero.reduce_bucket_size = 50'000'000;
+  zero_of(p).offload_param = weights;
+  zero_of(p).reduce_bucket_size = 50'000'000;
   return p;
 }
 Plan fsdp(bool offloads) {
   Plan p;
-  p.system = System::Fsdp;
-  p.fsdp.cpu_offload = offloads;
+  p.system = systems::kFsdpSystem;
+  fsdp_of(p).cpu_offload = offloads;
   return p;
 }
 Plan fsdp2(bool offloads) {
   Plan p;
-  p.system = System::Fsdp2;
-  p.fsdp.cpu_offload = offloads;
+  p.system = systems::kFsdp2System;
+  fsdp_of(p).cpu_offload = offloads;
   return p;
 }
 
@@ -54,12 +57,12 @@ struct OffloadingJob {
     const topology::Fabric fabric(cluster);
     const Profile p = test::profile(cluster.profile);
     const StepTimes times = step_times(w, p, Level::Mid);
-    strategy::TimedWorkload timed{w, times, p.kind, scenario.ranks, cluster.devices_per_host};
+    systems::TimedWorkload timed{w, times, p.kind, scenario.ranks, cluster.devices_per_host};
     if (offloads(scenario.plan)) timed.host_memory = host({w, fabric, p, scenario});
-    return strategy::lower(timed, scenario.plan);
+    return systems::lower(timed, scenario.plan);
   }
-  static strategy::HostMemory host(const Question& q) { return host_memory(q, Level::Mid); }
-  strategy::HostMemory host() const {
+  static systems::HostMemory host(const Question& q) { return host_memory(q, Level::Mid); }
+  systems::HostMemory host() const {
     const topology::Fabric fabric(cluster);
     const Profile p = test::profile(cluster.profile);
     return host({w, fabric, p, scenario});
@@ -109,7 +112,7 @@ TEST(Offload, Fsdp1CopiesEachShardForForwardAndForBackward) {
   for (Sharding s : {Sharding::FullShard, Sharding::ShardGradOp})
     for (PytorchVersion v : {PytorchVersion{1, 13}, PytorchVersion{2, 7}}) {
       Plan plan = fsdp(true);
-      plan.fsdp.sharding_strategy = s;
+      fsdp_of(plan).sharding_strategy = s;
       plan.pytorch = v;
       const OffloadingJob job(plan, 8);
       const Program p = job.program();
@@ -156,8 +159,8 @@ TEST(Offload, Zero3MovesAShardFourTimes) {
 // What is gathered is a rank's part times the ranks.
 TEST(Offload, Zero3sWeightsComeForEachGathering) {
   Plan plan = zero3(true);
-  plan.zero.stage3_max_reuse_distance = 0;
-  plan.zero.stage3_prefetch_bucket_size = 0;
+  zero_of(plan).stage3_max_reuse_distance = 0;
+  zero_of(plan).stage3_prefetch_bucket_size = 0;
   const Program p = OffloadingJob(plan, 8).program();
   EXPECT_GT(bytes_of(p, "all_gather/bwd."), 0);
   EXPECT_EQ(8 * bytes_of(p, "fetch_shards"), bytes_of(p, "all_gather"));
@@ -173,12 +176,12 @@ TEST(Offload, Zero3sWeightsComeForEachGathering) {
 TEST(Offload, WhatLeavesTheDeviceOfZero3) {
   const std::int64_t buffer = 4 * 50'000'000;
   Plan kept = zero3(false);
-  kept.zero.offload_optimizer = false;
+  zero_of(kept).offload_optimizer = false;
   std::int64_t shards = 0, whole = 0;
   const Workload w = test::workload("gpt2-small");
   for (const Tensor& t : w.tensors) {
     shards += (t.elements() + 7) / 8;
-    if (t.elements() <= kept.zero.stage3_param_persistence_threshold) whole += t.elements();
+    if (t.elements() <= zero_of(kept).stage3_param_persistence_threshold) whole += t.elements();
   }
   EXPECT_EQ(held(OffloadingJob(kept, 8).program()), buffer + 4 * whole + (4 + 4 + 4 + 8) * shards);
   EXPECT_EQ(held(OffloadingJob(zero3(false), 8).program()), buffer + 4 * (whole + shards));
@@ -215,7 +218,7 @@ TEST(Offload, EveryOtherOperationStaysWhatItIs) {
   EXPECT_EQ(collectives(OffloadingJob(zero(2, true), 8).program()),
             collectives(OffloadingJob(zero(2, false), 8).program()));
   Plan kept = zero3(false);
-  kept.zero.offload_optimizer = false;
+  zero_of(kept).offload_optimizer = false;
   for (bool weights : {false, true})
     EXPECT_EQ(collectives(OffloadingJob(zero3(weights), 8).program()),
               collectives(OffloadingJob(kept, 8).program()));

@@ -7,7 +7,8 @@
 
 #include "sim/collective/messages.h"
 #include "sim/predict/alone.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -222,7 +223,7 @@ TEST(OpenMpiGroup, RunsOneCollectiveAtATime) {
   Scenario s;
   s.ranks = 4;
   s.plan.backend = Backend::Mpi;
-  s.plan.bucket_cap_mb = 0.0001;
+  ddp_of(s.plan).bucket_cap_mb = 0.0001;
   const Profile p = profile("cpu-generic.datasheet");
   const predict::Prediction out = predict::predict({w, fabric, p, s});
   ASSERT_EQ(out.summary.buckets.size(), 6u);

@@ -1,5 +1,5 @@
 // A script's own work in a step: where it stands in every system's Program, and what it costs.
-#include "sim/strategy/own_work.h"
+#include "sim/systems/base/own_work.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -17,7 +18,7 @@ struct OwnJob {
   Profile profile = test::profile("h100-sxm.datasheet");
   topology::Fabric fabric{test::cluster("hgx-h100")};
   Scenario scenario;
-  explicit OwnJob(System system = System::PytorchDdp, int micro_steps = 1) {
+  explicit OwnJob(System system = systems::kDdpSystem, int micro_steps = 1) {
     scenario.ranks = 8;
     scenario.plan.system = system;
     scenario.plan.accumulation_steps = micro_steps;
@@ -27,10 +28,11 @@ struct OwnJob {
   Program program() const { return lowered(question(), step_times(workload, profile, Level::Mid)); }
 };
 
-constexpr System kSystems[] = {System::PytorchDdp, System::Averaging, System::Fsdp,
-                               System::Fsdp2,      System::Zero,      System::ZeroRedundancy,
-                               System::Megatron,   System::Apex,      System::DataParallel,
-                               System::Mirrored,   System::LocalSgd};
+constexpr System kSystems[] = {
+    systems::kDdpSystem,      systems::kAveragingSystem, systems::kFsdpSystem,
+    systems::kFsdp2System,    systems::kZeroSystem,      systems::kZeroRedundancySystem,
+    systems::kMegatronSystem, systems::kApexSystem,      systems::kDataParallelSystem,
+    systems::kMirroredSystem, systems::kLocalSgdSystem};
 
 OwnCollective own(Operation o, bool in_forward, double bytes) {
   OwnCollective c;
@@ -113,7 +115,7 @@ TEST(OwnWork, TakesTheTimeOfItsParts) {
 }
 
 TEST(OwnWork, GoesOnBesideAnInputPipeline) {
-  OwnJob j(System::PytorchDdp, 2);
+  OwnJob j(systems::kDdpSystem, 2);
   j.workload.loop.collectives = {own(Operation::AllReduce, true, 1 << 20)};
   const Duration plain = j.step();
   j.scenario.input = InputPipeline{1e12};
@@ -138,7 +140,7 @@ TEST(LeftOut, IsSaidInEachAnswer) {
 }
 
 TEST(NoSync, ReducingEachTimeCostsWhatItSendsAndIsALever) {
-  OwnJob j(System::PytorchDdp, 4);
+  OwnJob j(systems::kDdpSystem, 4);
   j.fabric = topology::Fabric(test::cluster("gpu-ethernet-10g"));
   const Duration once = j.step();
   j.scenario.plan.no_sync = false;

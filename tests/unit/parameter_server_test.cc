@@ -1,6 +1,6 @@
 // Parameter servers: where variables are, what is sent, closed forms on one link, memory. The
 // schedule and the pace of workers are held against tests/oracle/parameter_server_lowered.py.
-#include "sim/strategy/parameter_server.h"
+#include "sim/systems/parameter_server/parameter_server.h"
 
 #include <algorithm>
 #include <string>
@@ -12,18 +12,20 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
 #include "sim/predict/server_places.h"
-#include "sim/strategy/lower.h"
-#include "sim/strategy/model_memory.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/base/model_memory.h"
+#include "sim/systems/parameter_server/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 Plan with_servers(std::int64_t servers, bool synchronous = true) {
   Plan p;
-  p.system = System::ParameterServer;
-  p.parameter_server.servers = servers;
-  p.parameter_server.synchronous = synchronous;
+  p.system = systems::kParameterServerSystem;
+  parameter_server_of(p).servers = servers;
+  parameter_server_of(p).synchronous = synchronous;
   return p;
 }
 
@@ -34,8 +36,8 @@ TEST(ParameterServer, EveryElementIsOnOneServerWhateverThePartitioner) {
       for (ServerPlacement placement : {ServerPlacement::RoundRobin, ServerPlacement::BySize}) {
         const Workload w = test::workload(name);
         Plan plan = with_servers(5);
-        plan.parameter_server.variable_partitioner = how;
-        plan.parameter_server.placement = placement;
+        parameter_server_of(plan).variable_partitioner = how;
+        parameter_server_of(plan).placement = placement;
         std::vector<std::int64_t> elements(w.tensors.size(), 0);
         std::int64_t bytes = 0;
         for (const ServerShard& s : server_shards(w, plan)) {
@@ -56,7 +58,7 @@ TEST(ParameterServer, EveryElementIsOnOneServerWhateverThePartitioner) {
 TEST(ParameterServer, ShardsAreThoseOfTensorFlowsExamples) {
   Workload w = test::layered(1, 4, kMillisecond, kMillisecond);
   Plan plan = with_servers(4);
-  ParameterServerPlan& p = plan.parameter_server;
+  ParameterServerPlan& p = parameter_server_of(plan);
   p.variable_partitioner = VariablePartitioner::FixedShards;
   w.tensors[0].shape = {10};
   std::vector<std::int64_t> rows;
@@ -86,9 +88,9 @@ TEST(ParameterServer, BySizeServersHaveAlmostTheSame) {
   };
   Plan plan = with_servers(4);
   EXPECT_GT(largest(plan), 0.74) << "whole variables cannot be evened out";
-  plan.parameter_server.variable_partitioner = VariablePartitioner::FixedShards;
+  parameter_server_of(plan).variable_partitioner = VariablePartitioner::FixedShards;
   EXPECT_LT(largest(plan), 0.27);
-  plan.parameter_server.placement = ServerPlacement::BySize;
+  parameter_server_of(plan).placement = ServerPlacement::BySize;
   EXPECT_LT(largest(plan), 0.26);
 }
 
@@ -100,11 +102,11 @@ struct OnAStar {
   // Servers are on hosts of their own, behind one link each.
   OnAStar(const Workload& workload, int workers, const Plan& plan, Bandwidth link)
       : w(workload),
-        fabric(test::star(workers + static_cast<int>(plan.parameter_server.servers), link)),
+        fabric(test::star(workers + static_cast<int>(parameter_server_of(plan).servers), link)),
         profile(test::ideal_profile({})) {
     profile.memory.bandwidth_bytes_per_s = 0;
     scenario.plan = plan;
-    scenario.plan.parameter_server.own_hosts = true;
+    parameter_server_of(scenario.plan).own_hosts = true;
     scenario.ranks = workers;
   }
   predict::Prediction answer(predict::Fidelity f = predict::Fidelity::Collective) const {
@@ -141,7 +143,7 @@ TEST(ParameterServer, PullsBehindPushesUseTheOtherDirection) {
   constexpr int kLayers = 4;
   const Workload w = test::layered(kLayers, 12'500'000, kMillisecond * 3, kMillisecond);
   Plan plan = with_servers(1);
-  plan.parameter_server.pull_after_push = true;
+  parameter_server_of(plan).pull_after_push = true;
   const OnAStar job(w, 3, plan, {10'000'000'000});
   const Duration message = kMillisecond * 30;
   const Duration expected = kMillisecond * 3 * kLayers + kMillisecond + message * kLayers + message;
@@ -228,4 +230,4 @@ TEST(ParameterServer, ServersAreInTurnOnTheWorkersHostsOrAloneOnOthers) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include "sim/io/files.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/averaging/plan.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/files.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::test {
 namespace {
@@ -233,13 +236,13 @@ TEST(RunFile, ALayerProfileKeepsAGpusHostTimes) {
 
 TEST(RunFile, PredictedRunsComeBackForEveryKindOfOperation) {
   Plan ddp;
-  ddp.find_unused_parameters = true;
-  ddp.comm_hook = CommHook::Fp16Compress;
+  ddp_of(ddp).find_unused_parameters = true;
+  ddp_of(ddp).comm_hook = CommHook::Fp16Compress;
   ddp.accumulation_steps = 2;
   Plan one_by_one;
-  one_by_one.system = System::Averaging;
+  one_by_one.system = systems::kAveragingSystem;
   Plan flat = one_by_one;
-  flat.granularity = Granularity::Flat;
+  averaging_of(flat).granularity = Granularity::Flat;
   flat.accumulation_steps = 2;
   for (const Plan& plan : {Plan{}, ddp, one_by_one, flat})
     for (DeviceKind kind : {DeviceKind::Gpu, DeviceKind::Cpu}) {
@@ -255,18 +258,18 @@ TEST(RunFile, PredictedRunsComeBackForEveryKindOfOperation) {
 
 TEST(RunFile, EveryNameOfEveryStepHasItsKind) {
   Plan plan;
-  plan.find_unused_parameters = true;
+  ddp_of(plan).find_unused_parameters = true;
   plan.pytorch = PytorchVersion{1, 13};
   plan.set_to_none = false;
   plan.accumulation_steps = 2;
   ddpsim::Run frame = measured_run();
-  for (System system : {System::PytorchDdp, System::Averaging})
+  for (System system : {systems::kDdpSystem, systems::kAveragingSystem})
     for (DeviceKind kind : {DeviceKind::Gpu, DeviceKind::Cpu}) {
       plan.system = system;
-      plan.find_unused_parameters = system == System::PytorchDdp;
+      ddp_of(plan).find_unused_parameters = system == systems::kDdpSystem;
       Workload w = layered(3, 4'000'000, kMillisecond, kMillisecond, kind);
       w.buffers.push_back({"running_mean", {64}, DType::Float32});
-      Program p = strategy::lower({w, w.times, kind, 2}, plan);
+      Program p = systems::lower({w, w.times, kind, 2}, plan);
       frame.spans.clear();
       p.warmup.push_back(p.steady);
       for (const StepProgram& s : p.warmup)

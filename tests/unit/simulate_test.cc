@@ -3,8 +3,12 @@
 
 #include "sim/io/json_reader.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
+#include "sim/systems/averaging/plan.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/ddp/plan.h"
+#include "sim/systems/zero/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::test {
 namespace {
@@ -38,8 +42,8 @@ const Span& span(const predict::Prediction& p, const std::string& op) {
 TEST(GlooQueue, KeepsTheOrderInWhichOneHostOperationIssued) {
   Asked a(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4,
           Bandwidth{1'000'000'000}, DeviceKind::Cpu);
-  a.s.plan.system = System::Averaging;
-  a.s.plan.async_op = true;
+  a.s.plan.system = systems::kAveragingSystem;
+  averaging_of(a.s.plan).async_op = true;
   predict::Prediction p = a.ask();
   for (int i = 0; i + 1 < 6; ++i)
     EXPECT_LE(span(p, "allreduce/layer" + std::to_string(i) + ".weight").end,
@@ -50,8 +54,8 @@ TEST(GlooQueue, KeepsTheOrderInWhichOneHostOperationIssued) {
 TEST(GlooQueue, RunsTwoCollectivesAtOnceAndNoMore) {
   Asked a(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4,
           Bandwidth{1'000'000'000}, DeviceKind::Cpu);
-  a.s.plan.system = System::Averaging;
-  a.s.plan.async_op = true;
+  a.s.plan.system = systems::kAveragingSystem;
+  averaging_of(a.s.plan).async_op = true;
   for (int threads : {1, 2, 3}) {
     a.s.plan.gloo_threads = threads;
     predict::Prediction p = a.ask();
@@ -73,9 +77,9 @@ TEST(GlooQueue, AWorkerIsBusyUntilItsCallbackHasEnded) {
   Asked a(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4,
           Bandwidth{1'000'000'000}, DeviceKind::Cpu);
   a.w.times.optimizer = kMillisecond * 1200;  // of each bucket longer than all its all-reduces
-  a.s.plan.bucket_cap_mb = 1;
+  ddp_of(a.s.plan).bucket_cap_mb = 1;
   a.s.plan.gloo_threads = 1;
-  a.s.plan.ddp.optimizer_in_backward = true;
+  ddp_of(a.s.plan).optimizer_in_backward = true;
   const predict::Prediction p = a.ask();
   for (int k = 0; k + 1 < 6; ++k) {
     const Span update = span(p, "optimizer/bucket." + std::to_string(k));
@@ -88,9 +92,9 @@ TEST(GlooQueue, AWorkerIsBusyUntilItsCallbackHasEnded) {
 TEST(Join, RanksWithoutInputsWaitForNobodyAndAreWaitedForByNobody) {
   Asked a(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4,
           Bandwidth{1'000'000'000}, DeviceKind::Cpu);
-  a.s.plan.ddp.join = true;
+  ddp_of(a.s.plan).join = true;
   const predict::Prediction all = a.ask();
-  a.s.plan.ddp.joined_ranks = 1;
+  ddp_of(a.s.plan).joined_ranks = 1;
   const predict::Prediction some = a.ask();
   EXPECT_EQ(some.summary.step, all.summary.step);
   EXPECT_DOUBLE_EQ(some.samples_per_s, 0.75 * all.samples_per_s);
@@ -108,9 +112,9 @@ TEST(ProcessGroups, ThatShareNoLinkAreAsLongAsOneAlone) {
               Bandwidth{1'000'000'000}, DeviceKind::Gpu);
   Asked both(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Gpu), 8,
              Bandwidth{1'000'000'000}, DeviceKind::Gpu);
-  both.s.plan.ddp.process_group_size = 4;
+  ddp_of(both.s.plan).process_group_size = 4;
   for (std::int64_t stride : {1, 2}) {
-    both.s.plan.ddp.process_group_stride = stride;
+    ddp_of(both.s.plan).process_group_stride = stride;
     EXPECT_EQ(both.ask().summary.step, alone.ask().summary.step) << stride;
   }
 }
@@ -173,7 +177,7 @@ TEST(Interference, WhatMemoryDecidesHasAShareOfItsOwn) {
 TEST(Interference, ACollectiveWaitsForTheKernelsThatRun) {
   Asked a(layered(8, 4'000'000, kMillisecond * 5, kMillisecond * 10, DeviceKind::Gpu), 4,
           Bandwidth{400'000'000'000}, DeviceKind::Gpu);
-  a.s.plan.bucket_cap_mb = 1;
+  ddp_of(a.s.plan).bucket_cap_mb = 1;
   const predict::Prediction at_once = a.ask();
   a.w.times.kernel = kMillisecond * 2;
   const predict::Prediction waits = a.ask();
@@ -189,7 +193,7 @@ TEST(Interference, ACollectiveWaitsForTheKernelsThatRun) {
 TEST(Interference, ACollectiveHoldsWhileOthersWaitForTheirKernels) {
   Asked a(layered(8, 4'000'000, kMillisecond * 5, kMillisecond * 10, DeviceKind::Gpu), 4,
           Bandwidth{400'000'000'000}, DeviceKind::Gpu);
-  a.s.plan.bucket_cap_mb = 1;
+  ddp_of(a.s.plan).bucket_cap_mb = 1;
   a.p.sm_hold = {0.2, 0.2, 0.2};
   const predict::Prediction at_once = a.ask();
   a.w.times.kernel = kMillisecond * 2;
@@ -208,9 +212,9 @@ TEST(Interference, CollectivesAtOnceLeaveComputationAShare) {
   p.hold_at.clear();
   Scenario s;
   s.ranks = 8;
-  s.plan.system = System::Zero;
-  s.plan.zero.stage = 3;
-  s.plan.zero.stage3_prefetch_bucket_size = 0;
+  s.plan.system = systems::kZeroSystem;
+  zero_of(s.plan).stage = 3;
+  zero_of(s.plan).stage3_prefetch_bucket_size = 0;
   auto step = [&](double held) {
     p.sm_hold = {held, held, held};
     p.memory_hold = p.sm_hold;

@@ -7,7 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::analysis {
 namespace {
@@ -392,11 +394,11 @@ TEST(ValidPlan, AccumulatesNoMoreThanMemoryHolds) {
 
 TEST(ValidPlan, FitsItsWorkload) {
   EXPECT_EQ(plan([](Plan& p) { p.accumulation_steps = 0; }).path, "/plan/accumulation_steps");
-  EXPECT_EQ(plan([](Plan& p) { p.bucket_cap_mb = 0; }).path, "/plan/bucket_cap_mb");
+  EXPECT_EQ(plan([](Plan& p) { ddp_of(p).bucket_cap_mb = 0; }).path, "/plan/bucket_cap_mb");
   EXPECT_FALSE(plan([](Plan& p) { p.backend = Backend::Gloo; }));
   EXPECT_EQ(plan([](Plan& p) {
               p.backend = Backend::Gloo;
-              p.system = System::Horovod;
+              p.system = systems::kHorovodSystem;
             }).path,
             "/plan/backend");
   EXPECT_EQ(plan([](Plan& p) { p.backend = Backend::Nccl; }, DeviceKind::Cpu).path,
@@ -407,12 +409,13 @@ TEST(ValidPlan, FitsItsWorkload) {
             "parameter \"layer0.weight\" never gets a gradient: PyTorch DDP stops with an error "
             "unless find_unused_parameters or static_graph is true (--set "
             "find_unused_parameters=true)");
-  EXPECT_FALSE(
-      plan([](Plan& p) { p.unused_parameters = {"layer0.weight"}, p.static_graph = true; }));
-  EXPECT_EQ(plan([](Plan& p) {
-              p.unused_parameters = {"layer0.weight", "layer1.weight"}, p.static_graph = true;
-            }).path,
-            "/plan/unused_parameters");
+  EXPECT_FALSE(plan(
+      [](Plan& p) { p.unused_parameters = {"layer0.weight"}, ddp_of(p).static_graph = true; }));
+  EXPECT_EQ(
+      plan([](Plan& p) {
+        p.unused_parameters = {"layer0.weight", "layer1.weight"}, ddp_of(p).static_graph = true;
+      }).path,
+      "/plan/unused_parameters");
 }
 
 }  // namespace

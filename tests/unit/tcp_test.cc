@@ -17,7 +17,9 @@
 #include "sim/predict/alone.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/turns.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::test {
 namespace {
@@ -433,7 +435,7 @@ TEST(TcpAlgorithms, TwoInFlightAgreeInRacks) {
     a.c.uplink = a.c.link;
     a.p.reduction_bytes_per_s = 8e9;
     a.s.plan.algorithm = algorithm;
-    a.s.plan.bucket_cap_mb = 4;
+    ddp_of(a.s.plan).bucket_cap_mb = 4;
     a.s.plan.tcp_streams = 2;
     auto message = static_cast<double>(a.ask().summary.step.ps);
     EXPECT_NEAR(static_cast<double>(a.ask(predict::Fidelity::Collective).summary.step.ps) / message,
@@ -453,7 +455,7 @@ TEST(TcpAlgorithms, EndOnSharedCoresBesideOthers) {
       a.p.transports.at("wire").message_core = kMicrosecond * 20;
       a.p.transports.at("wire").send_buffer = {300'000};
       a.s.plan.algorithm = algorithm;
-      a.s.plan.bucket_cap_mb = 1;
+      ddp_of(a.s.plan).bucket_cap_mb = 1;
       a.s.plan.tcp_streams = 2;
       a.s.real_compute = real;
       a.s.slow_ranks[1] = 1.3;
@@ -475,7 +477,7 @@ TEST(TcpAlgorithms, FoldingLinksChangesNothing) {
     a.c.slow_links.push_back({4, Bandwidth{600'000'000}});
     a.s.plan.algorithm = algorithm;
     a.s.plan.tcp_streams = 2;
-    a.s.plan.bucket_cap_mb = 1;
+    ddp_of(a.s.plan).bucket_cap_mb = 1;
     topology::Fabric fabric(a.c);
     predict::Question q{a.w, fabric, a.p, a.s};
     EXPECT_EQ(predict::steady_period(q, Level::Mid, {.fold = true, .without = {}}),
@@ -541,7 +543,7 @@ TEST(GlooBcube, ClosedFormAndMessagesAgreeInAStep) {
 TEST(TcpQueue, OnlyAnIdleThreadHasToWake) {
   Asked a(layered(4, 10'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 2,
           Bandwidth{1'000'000'000});
-  a.s.plan.bucket_cap_mb = 1;
+  ddp_of(a.s.plan).bucket_cap_mb = 1;
   Duration without = a.ask().summary.step;
   a.p.transports.at("wire").launch = kMillisecond;
   // Four buckets back to back: the launch of the first alone is in the step.
@@ -552,7 +554,7 @@ TEST(TcpQueue, PlaysAsManyCollectivesAsStreams) {
   for (int streams : {1, 2, 3}) {
     Asked a(layered(8, 1'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 2,
             Bandwidth{200'000'000});
-    a.s.plan.bucket_cap_mb = 0.5;
+    ddp_of(a.s.plan).bucket_cap_mb = 0.5;
     a.s.plan.tcp_streams = streams;
     auto buckets = a.ask().summary.buckets;
     int most = 0;
@@ -572,7 +574,7 @@ TEST(TcpQueue, AShortCollectiveWaitsBehindALongOne) {
           Bandwidth{200'000'000});
   a.w.tensors.front().shape = {1'000};  // its gradient is ready last
   a.p.transports.at("wire").send_buffer = {650'000};
-  a.s.plan.bucket_cap_mb = 1;
+  ddp_of(a.s.plan).bucket_cap_mb = 1;
   a.s.plan.tcp_streams = 2;
   auto buckets = a.ask().summary.buckets;
   ASSERT_EQ(buckets.size(), 2u);
@@ -618,7 +620,7 @@ Asked drifting() {
           Bandwidth{200'000'000});
   a.c.slow_links = {{2, {100'000'000}}};
   a.p.transports.at("wire").send_buffer = {650'000};
-  a.s.plan.bucket_cap_mb = 5;
+  ddp_of(a.s.plan).bucket_cap_mb = 5;
   return a;
 }
 
@@ -713,7 +715,7 @@ TEST(RealCompute, PaysForTheNetwork) {
           Bandwidth{1'000'000'000});
   a.c.emulated_on_cores = 2;
   a.s.real_compute = true;
-  a.s.plan.bucket_cap_mb = 5;
+  ddp_of(a.s.plan).bucket_cap_mb = 5;
   Duration free = a.ask().summary.step;
   a.p.transports.at("wire").cpu_ps_per_byte = 1000;  // 2 x 100 MB x 1 ns on two cores: 100 ms each
   double slower = static_cast<double>((a.ask().summary.step - free).ps);
@@ -746,15 +748,15 @@ TEST(UsualFidelity, CountsTheMessagesOfReductionsThatAreDecidedLater) {
     return std::pair{predict::usual_fidelity(q), predict::message_count(q)};
   };
   for (const std::int64_t bytes : {std::int64_t{4'000'000}, std::int64_t{32'000'000'000}}) {
-    const auto [as_ddp, ddps] = of(System::PytorchDdp, bytes);
-    const auto [as_horovod, horovods] = of(System::Horovod, bytes);
+    const auto [as_ddp, ddps] = of(systems::kDdpSystem, bytes);
+    const auto [as_horovod, horovods] = of(systems::kHorovodSystem, bytes);
     EXPECT_EQ(as_ddp, as_horovod) << bytes;
     EXPECT_DOUBLE_EQ(horovods, 4 * ddps) << "twenty steps are played, not five";
     const double segments = std::max(8.0, std::ceil(static_cast<double>(bytes) / (1 << 20)));
     EXPECT_NEAR(ddps / (5 * 4 * 8 * segments), 1, 1e-3) << "each rank sends and takes each segment";
   }
-  EXPECT_EQ(of(System::Horovod, 4'000'000).first, predict::Fidelity::Message);
-  EXPECT_EQ(of(System::Horovod, 32'000'000'000).first, predict::Fidelity::Collective);
+  EXPECT_EQ(of(systems::kHorovodSystem, 4'000'000).first, predict::Fidelity::Message);
+  EXPECT_EQ(of(systems::kHorovodSystem, 32'000'000'000).first, predict::Fidelity::Collective);
 }
 
 TEST(Levers, AreAskedAtTheStepsOwnFidelity) {
@@ -764,7 +766,7 @@ TEST(Levers, AreAskedAtTheStepsOwnFidelity) {
           Bandwidth{1'000'000'000});
   a.p.transports.at("wire").message_core = kMicrosecond * 40;
   a.c.emulated_on_cores = 2;
-  a.s.plan.bucket_cap_mb = 100;
+  ddp_of(a.s.plan).bucket_cap_mb = 100;
   a.s.slow_ranks[2] = 1.5;
   topology::Fabric fabric(a.c);
   predict::Question q{a.w, fabric, a.p, a.s};
@@ -775,7 +777,7 @@ TEST(Levers, AreAskedAtTheStepsOwnFidelity) {
   for (const predict::Lever& l : predict::levers(q, step, o, -1)) {
     if (!l.change.starts_with("bucket_cap_mb=")) continue;
     Scenario s = a.s;
-    s.plan.bucket_cap_mb = std::stod(l.change.substr(14));
+    ddp_of(s.plan).bucket_cap_mb = std::stod(l.change.substr(14));
     predict::Question changed{a.w, fabric, a.p, s};
     ASSERT_NE(predict::predict(changed).summary.step, predict::predict(changed, o).summary.step)
         << "both fidelities agree: nothing is told apart";

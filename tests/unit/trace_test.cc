@@ -9,6 +9,7 @@
 #include "sim/analysis/traced_workload.h"
 #include "sim/io/files.h"
 #include "sim/io/kineto.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -97,7 +98,7 @@ Written cpu_rank(double clock, double late, bool wrapped) {
     if (wrapped) {
       w.event("user_annotation", "gloo:all_reduce", 2, t + 530 + late, 270 - late,
               "\"Input Dims\":[[48]],\"Input type\":[\"float\"]");
-      w.op("torch.distributed.ddp.reducer::copy_bucket_to_grad", t + 800, 20);
+      w.op("ddp_of(torch.distributed).reducer::copy_bucket_to_grad", t + 800, 20);
     }
     w.mark("Optimizer.step#SGD.step", t + 830, 100);
   }

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
+#include "sim/systems/fsdp/plan.h"
+#include "sim/systems/zero/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::test {
 namespace {
@@ -28,9 +31,9 @@ struct Sharded {
     return c;
   }
   predict::Question question() const { return {workload, fabric, profile, scenario}; }
-  std::vector<strategy::Decision> decisions() const {
-    return strategy::decisions(scenario.plan,
-                               {workload, scenario.ranks, fabric.cluster().devices_per_host});
+  std::vector<systems::Decision> decisions() const {
+    return systems::decisions(scenario.plan,
+                              {workload, scenario.ranks, fabric.cluster().devices_per_host});
   }
   ShardedTuning tune() const { return predict::tune_sharded(question(), {{}, decisions(), true}); }
 };
@@ -42,18 +45,18 @@ Plan of(System system) {
 
 // Both answers have the same words for the same plan.
 TEST(TuneSharded, SaysOfEachPlanWhatPredictSays) {
-  for (System system : {System::Fsdp, System::Fsdp2, System::Zero}) {
+  for (System system : {systems::kFsdpSystem, systems::kFsdp2System, systems::kZeroSystem}) {
     Sharded j("gpt2-small", "hgx-h100", "h100-sxm.datasheet", 2, of(system));
-    if (system == System::Zero) j.scenario.plan.zero.stage = 3;
+    if (system == systems::kZeroSystem) zero_of(j.scenario.plan).stage = 3;
     const ShardedTuning t = j.tune();
     for (std::size_t k = 0; k < t.tried.size(); k += 7) {
       Scenario s = j.scenario;
       s.plan = t.tried[k].plan;
       const predict::Prediction p = predict::predict({j.workload, j.fabric, j.profile, s});
-      EXPECT_EQ(p.summary.step, t.tried[k].step) << strategy::settings_text(s.plan);
+      EXPECT_EQ(p.summary.step, t.tried[k].step) << systems::settings_text(s.plan);
       EXPECT_EQ(p.summary.exposed_communication, t.tried[k].exposed);
       ASSERT_TRUE(p.memory);
-      EXPECT_EQ(p.memory->device, t.tried[k].device) << strategy::settings_text(s.plan);
+      EXPECT_EQ(p.memory->device, t.tried[k].device) << systems::settings_text(s.plan);
       EXPECT_EQ(p.memory->fits(), t.tried[k].fits);
     }
   }
@@ -70,12 +73,12 @@ TEST(TuneSharded, DescentLeavesNoMoreThanATenthOfAPercentOfTheGrid) {
   for (const Case& c : {Case{"gpu-ethernet-25g", "a100-sxm4-80gb.datasheet", 8, 0},
                         Case{"gpu-ethernet-100g", "a100-sxm4-80gb.datasheet", 8, 24.8},
                         Case{"hgx-h100", "h100-sxm.datasheet", 2, 25.35}})
-    for (System system : {System::Fsdp, System::Fsdp2}) {
+    for (System system : {systems::kFsdpSystem, systems::kFsdp2System}) {
       Sharded j("gpt2-small", c.cluster, c.profile, c.hosts, of(system));
       if (c.limit_gib > 0)
         j.profile.memory.capacity = {static_cast<std::int64_t>(c.limit_gib * 1024 * 1024 * 1024)};
       predict::ShardedOptions options{{}, j.decisions(), false};
-      for (strategy::Decision& d : options.decisions)
+      for (systems::Decision& d : options.decisions)
         if (d.settings.size() > 4) d.settings.resize(4);
       const ShardedTuning t = predict::tune_sharded(j.question(), options);
       std::optional<Duration> least;
@@ -84,10 +87,10 @@ TEST(TuneSharded, DescentLeavesNoMoreThanATenthOfAPercentOfTheGrid) {
       o.known = &known;
       o.interval = o.names = false;
       std::vector<Plan> grid{j.scenario.plan};
-      for (const strategy::Decision& d : options.decisions) {
+      for (const systems::Decision& d : options.decisions) {
         std::vector<Plan> next;
         for (const Plan& p : grid)
-          for (const strategy::Setting& s : d.settings) {
+          for (const systems::Setting& s : d.settings) {
             next.push_back(p);
             s.make(next.back());
           }
@@ -112,15 +115,16 @@ TEST(TuneSharded, DescentLeavesNoMoreThanATenthOfAPercentOfTheGrid) {
 }
 
 TEST(TuneSharded, AMemoryLimitChangesWhatIsRecommended) {
-  Sharded j("llama-3.2-1b", "gpu-ethernet-100g", "a100-sxm4-80gb.datasheet", 8, of(System::Fsdp2));
+  Sharded j("llama-3.2-1b", "gpu-ethernet-100g", "a100-sxm4-80gb.datasheet", 8,
+            of(systems::kFsdp2System));
   const ShardedTuning free = j.tune();
   ASSERT_TRUE(free.recommended);
   const TriedPlan& most = free.tried[*free.recommended];
   // Just below what the free answer takes: something else, or nothing.
   j.profile.memory.capacity = {most.device - 1};
   const ShardedTuning tight = j.tune();
-  EXPECT_NE(strategy::settings_text(tight.tried[tight.recommended.value_or(tight.current)].plan),
-            strategy::settings_text(most.plan));
+  EXPECT_NE(systems::settings_text(tight.tried[tight.recommended.value_or(tight.current)].plan),
+            systems::settings_text(most.plan));
   bool left_out = false;
   for (const TriedPlan& p : tight.tried) {
     EXPECT_EQ(p.fits, p.device <= most.device - 1);
@@ -138,7 +142,7 @@ TEST(TuneSharded, AMemoryLimitChangesWhatIsRecommended) {
 
 TEST(TuneSharded, NothingThatDoesNotFitIsRecommended) {
   for (double gib : {10.0, 40.0, 75.5, 76.0, 77.0, 78.5}) {
-    Sharded j("llama-3.2-1b", "hgx-h100", "h100-sxm.datasheet", 2, of(System::Fsdp2));
+    Sharded j("llama-3.2-1b", "hgx-h100", "h100-sxm.datasheet", 2, of(systems::kFsdp2System));
     j.profile.memory.capacity = {static_cast<std::int64_t>(gib * 1024 * 1024 * 1024)};
     const ShardedTuning t = j.tune();
     for (const auto& k : {t.recommended, t.best, t.leanest}) {
@@ -160,8 +164,9 @@ TEST(TuneSharded, NothingThatDoesNotFitIsRecommended) {
 
 // Where it does not fit as it is, what makes it fit is recommended though the step is longer.
 TEST(TuneSharded, WhatMakesItFitIsRecommended) {
-  Sharded j("llama-3.2-1b", "gpu-ethernet-100g", "a100-sxm4-80gb.datasheet", 8, of(System::Fsdp2));
-  j.scenario.plan.fsdp.reshard_after_forward.ranks = 0;
+  Sharded j("llama-3.2-1b", "gpu-ethernet-100g", "a100-sxm4-80gb.datasheet", 8,
+            of(systems::kFsdp2System));
+  fsdp_of(j.scenario.plan).reshard_after_forward.ranks = 0;
   j.profile.memory.capacity = {std::int64_t{78} << 30};
   const ShardedTuning t = j.tune();
   const TriedPlan& now = t.tried[t.current];
@@ -173,8 +178,9 @@ TEST(TuneSharded, WhatMakesItFitIsRecommended) {
 }
 
 TEST(TuneSharded, IsTheSameEachTime) {
-  Sharded j("gpt2-small", "gpu-ethernet-25g", "a100-sxm4-80gb.datasheet", 8, of(System::Zero));
-  j.scenario.plan.zero.stage = 3;
+  Sharded j("gpt2-small", "gpu-ethernet-25g", "a100-sxm4-80gb.datasheet", 8,
+            of(systems::kZeroSystem));
+  zero_of(j.scenario.plan).stage = 3;
   const ShardedTuning a = j.tune();
   const ShardedTuning b = j.tune();
   ASSERT_EQ(a.tried.size(), b.tried.size());
@@ -184,15 +190,16 @@ TEST(TuneSharded, IsTheSameEachTime) {
 
 // Decisions that change nothing measurable stay as they were.
 TEST(TuneSharded, WhatMakesNoDifferenceStaysAsItIs) {
-  Sharded j("gpt2-small", "gpu-ethernet-25g", "a100-sxm4-80gb.datasheet", 8, of(System::Fsdp2));
-  j.scenario.plan.fsdp.backward_prefetch_units = 2;
+  Sharded j("gpt2-small", "gpu-ethernet-25g", "a100-sxm4-80gb.datasheet", 8,
+            of(systems::kFsdp2System));
+  fsdp_of(j.scenario.plan).backward_prefetch_units = 2;
   const ShardedTuning t = j.tune();
   ASSERT_TRUE(t.best);
   const TriedPlan& best = t.tried[*t.best];
   for (std::size_t d = 0; d < t.decisions.size(); ++d) {
     const std::string was = t.tried[t.current].settings[d];
     if (best.settings[d] == was) continue;
-    for (const strategy::Setting& s : t.decisions[d].settings) {
+    for (const systems::Setting& s : t.decisions[d].settings) {
       if (s.text != was) continue;
       Scenario back = j.scenario;
       back.plan = best.plan;

@@ -8,18 +8,19 @@
 #include "sim/predict/explain.h"
 #include "sim/predict/knob_curve.h"
 #include "sim/predict/planned_steps.h"
-#include "sim/strategy/bucketing.h"
+#include "sim/systems/ddp/bucketing.h"
+#include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
 namespace {
 
-using strategy::Knob;
-using strategy::KnobValue;
+using systems::Knob;
+using systems::KnobValue;
 using Buckets = std::vector<std::vector<TensorIndex>>;
 
 Knob cap() {
-  return strategy::knobs(Plan{}).front();
+  return systems::knobs(Plan{}).front();
 }
 
 Workload sizes(const std::vector<std::int64_t>& kib) {
@@ -31,25 +32,25 @@ Workload sizes(const std::vector<std::int64_t>& kib) {
 TEST(Knobs, ValuesMakeEveryListOfBucketsOnce) {
   Workload w = sizes({700, 3, 90, 512, 512, 20, 1300, 5, 64, 300});
   std::set<Buckets> made;
-  for (const KnobValue& v : strategy::values(cap(), w, Plan{}))
-    EXPECT_TRUE(made.insert(strategy::steady_buckets(w, strategy::with(Plan{}, cap(), v))).second)
+  for (const KnobValue& v : systems::values(cap(), w, Plan{}))
+    EXPECT_TRUE(made.insert(systems::steady_buckets(w, systems::with(Plan{}, cap(), v))).second)
         << v.text;
   // Every KiB that a sum of neighbours can have.
   for (std::int64_t kib = 1; kib < 4000; ++kib) {
     Plan p;
-    p.bucket_cap_mb = static_cast<double>(kib) / 1024;
-    EXPECT_TRUE(made.count(strategy::steady_buckets(w, p))) << kib << " KiB";
+    ddp_of(p).bucket_cap_mb = static_cast<double>(kib) / 1024;
+    EXPECT_TRUE(made.count(systems::steady_buckets(w, p))) << kib << " KiB";
   }
 }
 
 TEST(Knobs, ValuesAreRound) {
-  EXPECT_EQ(strategy::roundest(kMiB * 24, kMiB * 26, kMiB), 25);
-  EXPECT_EQ(strategy::roundest(kMiB * 90, kMiB * 170, kMiB), 100);
-  EXPECT_EQ(strategy::roundest(kMiB / 2 - 10, kMiB / 2 + 10, kMiB), 0.5);
+  EXPECT_EQ(systems::roundest(kMiB * 24, kMiB * 26, kMiB), 25);
+  EXPECT_EQ(systems::roundest(kMiB * 90, kMiB * 170, kMiB), 100);
+  EXPECT_EQ(systems::roundest(kMiB / 2 - 10, kMiB / 2 + 10, kMiB), 0.5);
   for (auto [least, beyond] : {std::pair<std::int64_t, std::int64_t>{26'214'401, 26'214'402},
                                {1, 2},
                                {123'456'789, 123'456'791}}) {
-    auto bytes = static_cast<std::int64_t>(strategy::roundest(least, beyond, kMiB) * kMiB);
+    auto bytes = static_cast<std::int64_t>(systems::roundest(least, beyond, kMiB) * kMiB);
     EXPECT_GE(bytes, least);
     EXPECT_LT(bytes, beyond);
   }
@@ -57,22 +58,22 @@ TEST(Knobs, ValuesAreRound) {
 
 TEST(Knobs, FirstBucketNeedsTheDefaultCapFromPyTorch27On) {
   Plan p;
-  p.bucket_cap_mb = 50;
-  Knob first = strategy::knobs(p)[1];
+  ddp_of(p).bucket_cap_mb = 50;
+  Knob first = systems::knobs(p)[1];
   p.pytorch = PytorchVersion{2, 7};
-  EXPECT_FALSE(strategy::with(p, first, {"4194304", 4194304}).bucket_cap_mb);
+  EXPECT_FALSE(ddp_of(systems::with(p, first, {"4194304", 4194304})).bucket_cap_mb);
   p.pytorch = PytorchVersion{2, 0};
-  EXPECT_EQ(strategy::with(p, first, {"4194304", 4194304}).bucket_cap_mb, 50);
+  EXPECT_EQ(ddp_of(systems::with(p, first, {"4194304", 4194304})).bucket_cap_mb, 50);
 }
 
 TEST(CapList, GivesEachBucketItsOwnLimitAndRepeatsTheLast) {
   Workload w = sizes({100, 100, 100, 100, 100, 100, 100});
   Plan p;
-  p.bucket_cap_mb_list = {100.0 / 1024, 300.0 / 1024, 200.0 / 1024};
+  ddp_of(p).bucket_cap_mb_list = {100.0 / 1024, 300.0 / 1024, 200.0 / 1024};
   std::vector<std::size_t> tensors;
-  for (const auto& b : strategy::steady_buckets(w, p)) tensors.push_back(b.size());
+  for (const auto& b : systems::steady_buckets(w, p)) tensors.push_back(b.size());
   EXPECT_EQ(tensors, (std::vector<std::size_t>{1, 3, 2, 1}));
-  EXPECT_EQ(strategy::initial_buckets(w, p).size(), 4u)
+  EXPECT_EQ(systems::initial_buckets(w, p).size(), 4u)
       << "the first iteration keeps to the list, too";
 }
 
@@ -84,10 +85,10 @@ TEST(CapList, MakesTheBucketsThatItIsFor) {
       kib.push_back(static_cast<std::int64_t>(1 + random.below(2000u)));
     Workload w = sizes(kib);
     Plan each;
-    each.bucket_cap_mb_list = {1e-6};
+    ddp_of(each).bucket_cap_mb_list = {1e-6};
     Buckets wanted;
-    std::vector<strategy::BucketSize> list;
-    for (const auto& one : strategy::steady_buckets(w, each)) {
+    std::vector<systems::BucketSize> list;
+    for (const auto& one : systems::steady_buckets(w, each)) {
       bool opens = wanted.empty() || random.below(3) == 0;
       if (opens) wanted.emplace_back(), list.emplace_back();
       wanted.back().push_back(one.front());
@@ -95,8 +96,8 @@ TEST(CapList, MakesTheBucketsThatItIsFor) {
       list.back().bytes += list.back().last_tensor;
     }
     Plan p;
-    p.bucket_cap_mb_list = strategy::cap_list(list);
-    EXPECT_EQ(strategy::steady_buckets(w, p), wanted);
+    ddp_of(p).bucket_cap_mb_list = systems::cap_list(list);
+    EXPECT_EQ(systems::steady_buckets(w, p), wanted);
   }
 }
 
@@ -110,7 +111,7 @@ struct Job {
   }
   predict::Tuning tune(const std::vector<KnobValue>& only = {}) const {
     predict::TuneOptions o;
-    o.knob = strategy::knobs(scenario.plan).front();
+    o.knob = systems::knobs(scenario.plan).front();
     o.only = only;
     return predict::tune({workload, fabric, profile, scenario}, o);
   }
@@ -140,7 +141,7 @@ TEST(Tune, TriesFewerSettingsOfLargerModels) {
     kib[i] = 1 + static_cast<std::int64_t>(i * 7919 % 97);
   Job j(sizes(kib), {8'000'000'000}, 2);
   predict::TuneOptions o;
-  o.knob = strategy::knobs(j.scenario.plan).front();
+  o.knob = systems::knobs(j.scenario.plan).front();
   o.levers = o.partition = false;
   predict::Tuning t = predict::tune({j.workload, j.fabric, j.profile, j.scenario}, o);
   EXPECT_GT(t.candidates, 192u);
@@ -153,14 +154,14 @@ TEST(Tune, StaysWhereNothingCouldBeMeasured) {
   predict::Tuning t = j.tune();
   EXPECT_FALSE(t.gain.measurable);
   EXPECT_FALSE(t.chosen);
-  EXPECT_FALSE(t.recommended.bucket_cap_mb);
+  EXPECT_FALSE(ddp_of(t.recommended).bucket_cap_mb);
   EXPECT_NE(t.verdict.find("difference"), std::string::npos) << t.verdict;
 }
 
 // A profile that was off by more than the gain cannot tell the two apart.
 TEST(Tune, GainsInsideTheProfilesUncertaintyAreNone) {
   Job j(sizes({700, 3, 90, 5120, 512, 20, 13000, 5, 64, 300}), {8'000'000'000}, 4);
-  j.scenario.plan.bucket_cap_mb = 0.01;
+  ddp_of(j.scenario.plan).bucket_cap_mb = 0.01;
   predict::Tuning sure = j.tune();
   ASSERT_TRUE(sure.gain.measurable);
   ASSERT_TRUE(sure.chosen);
@@ -177,7 +178,7 @@ TEST(Tune, GainsInsideTheProfilesUncertaintyAreNone) {
 // not matter.
 TEST(Tune, GainsAtOneEndOnlyAreNone) {
   Job j(sizes({700, 3, 90, 5120, 512, 20, 13000, 5, 64, 300}), {8'000'000'000}, 4);
-  j.scenario.plan.bucket_cap_mb = 100;
+  ddp_of(j.scenario.plan).bucket_cap_mb = 100;
   ASSERT_TRUE(j.tune().gain.measurable);
   for (auto& [name, t] : j.profile.transports) t.efficiency = {1, 1, 1};
   j.profile.transports.begin()->second.efficiency.high = 1e6;
@@ -195,13 +196,13 @@ TEST(Tune, NothingRecommendedHasALongerNeighbour) {
     for (std::size_t i = 0; i < 14; ++i)
       kib.push_back(static_cast<std::int64_t>(20 + random.below(6000u)));
     Job j(sizes(kib), {4'000'000'000}, 4);
-    j.scenario.plan.bucket_cap_mb = k % 2 == 0 ? 0.05 : 100;
+    ddp_of(j.scenario.plan).bucket_cap_mb = k % 2 == 0 ? 0.05 : 100;
     predict::Tuning t = j.tune();
     if (!t.chosen) continue;
     const predict::CurvePoint& p = t.curve[*t.chosen];
     for (double beside : {0.9805, 0.985, 0.99, 1.01, 1.015, 1.0195}) {
       Scenario s = j.scenario;
-      s.plan.bucket_cap_mb = p.value->number * beside;
+      ddp_of(s.plan).bucket_cap_mb = p.value->number * beside;
       Duration step = predict::steady_period({j.workload, j.fabric, j.profile, s});
       EXPECT_LE(static_cast<double>(step.ps), 1.0051 * static_cast<double>(p.step.ps))
           << k << ": " << p.value->text << " * " << beside;
@@ -213,7 +214,7 @@ TEST(Tune, NothingRecommendedHasALongerNeighbour) {
 // says, and no moment is two buckets'.
 TEST(Explain, ExposesABucketForAsLongAsPredictDoes) {
   Job j(sizes({7000, 3000, 9000, 5120, 5120, 2000, 13000, 500, 6400, 3000}), {8'000'000'000}, 4);
-  j.scenario.plan.bucket_cap_mb = 5;
+  ddp_of(j.scenario.plan).bucket_cap_mb = 5;
   j.scenario.slow_ranks[1] = 1.3;
   predict::Question q{j.workload, j.fabric, j.profile, j.scenario};
   analysis::Summary s = predict::predict(q).summary;
@@ -238,10 +239,10 @@ TEST(Curve, HasTheSettingsThatPeopleWrite) {
   Job j(layered(8, 4'000'000, kMillisecond, kMillisecond), {1'000'000'000}, 2);
   const predict::Question q{j.workload, j.fabric, j.profile, j.scenario};
   predict::PlannedSteps steps(q, {}, 32);
-  const strategy::Knob knob = strategy::knobs(j.scenario.plan).front();
+  const systems::Knob knob = systems::knobs(j.scenario.plan).front();
   ASSERT_EQ(knob.unit, "MiB") << knob.name;
-  std::vector<strategy::KnobValue> all;
-  for (int k = 1; k <= 500; ++k) all.push_back(*strategy::parse_value(knob, std::to_string(k)));
+  std::vector<systems::KnobValue> all;
+  for (int k = 1; k <= 500; ++k) all.push_back(*systems::parse_value(knob, std::to_string(k)));
   std::set<double> tried;
   for (const predict::CurvePoint& p : predict::curve_of(steps, knob, all, false))
     tried.insert(p.value->number);

@@ -5,9 +5,11 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/model/wrapping.h"
 #include "sim/predict/unit_problem.h"
+#include "sim/systems/fsdp/plan.h"
+#include "sim/systems/fsdp/wrapping.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
 namespace ddpsim::test {
 namespace {
@@ -155,13 +157,13 @@ TEST(UnitPartition, SimulatedNoPartitionIsMuchBetter) {
       const Profile p = profile(c.profile);
       Scenario s;
       s.ranks = fabric.devices();
-      s.plan.system = System::Fsdp2;
+      s.plan.system = systems::kFsdp2System;
       predict::Communicators known;
       predict::Options options;
       options.known = &known;
       auto step = [&](const Blocks& blocks) {
         Scenario with = s;
-        with.plan.fsdp.blocks_per_unit = blocks;
+        fsdp_of(with.plan).blocks_per_unit = blocks;
         return predict::steady_period({w, fabric, p, with}, Level::Mid, options);
       };
       auto problem = predict::unit_problem({w, fabric, p, s}, options);

@@ -1,11 +1,11 @@
 // Gloo's two workers: a FIFO that never starts more than `threads` collectives at once.
-#include "sim/strategy/worker_pool.h"
+#include "sim/systems/base/worker_pool.h"
 
 #include <vector>
 
 #include <gtest/gtest.h>
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 TEST(WorkerPool, StartsAtOnceWhileAWorkerIsFree) {
@@ -53,4 +53,4 @@ TEST(WorkerPool, WithOneThreadRunsOneAfterTheOther) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

@@ -1,5 +1,5 @@
 // PyTorch's ZeroRedundancyOptimizer: who updates what, and what follows.
-#include "sim/strategy/zero_redundancy.h"
+#include "sim/systems/zero_redundancy/zero_redundancy.h"
 
 #include <algorithm>
 #include <string>
@@ -7,10 +7,12 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/strategy/lower.h"
+#include "sim/systems/base/lower.h"
+#include "sim/systems/zero_redundancy/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -24,8 +26,8 @@ Workload sized(const std::vector<std::int64_t>& elements, DeviceKind kind = Devi
 }
 Plan plan(bool view = false) {
   Plan p;
-  p.system = System::ZeroRedundancy;
-  p.zero_redundancy.parameters_as_bucket_view = view;
+  p.system = systems::kZeroRedundancySystem;
+  zero_redundancy_of(p).parameters_as_bucket_view = view;
   return p;
 }
 Program lowered(const Workload& w, const Plan& p, int ranks) {
@@ -112,10 +114,10 @@ TEST(ZeroRedundancy, RefusesWhatPyTorchRefuses) {
   Problem types = validate(plan(), w, DeviceKind::Cpu);
   EXPECT_NE(types.message.find("same dense type for all parameters"), std::string::npos);
   Plan overlap = plan();
-  overlap.zero_redundancy.overlap_with_ddp = true;
+  zero_redundancy_of(overlap).overlap_with_ddp = true;
   w.tensors[1].dtype = w.tensors[0].dtype;
   EXPECT_EQ(validate(overlap, w, DeviceKind::Cpu).path, "/plan/overlap_with_ddp");
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

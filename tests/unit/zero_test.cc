@@ -1,6 +1,6 @@
 // DeepSpeed ZeRO. Its collectives are held against recorded ones by tests/oracle/zero_lowered.py;
 // here are closed forms, and what no recording has.
-#include "sim/strategy/zero.h"
+#include "sim/systems/zero/zero.h"
 
 #include <algorithm>
 #include <map>
@@ -11,24 +11,26 @@
 
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
+#include "sim/systems/zero/plan.h"
 #include "tests/support/support.h"
+#include "tests/support/systems.h"
 
-namespace ddpsim::strategy {
+namespace ddpsim::systems {
 namespace {
 
 Plan zero(int stage) {
   Plan p;
-  p.system = System::Zero;
-  p.zero.stage = stage;
+  p.system = systems::kZeroSystem;
+  zero_of(p).stage = stage;
   return p;
 }
 // Every weight is gathered for forward, and again for backward.
 Plan gathering_twice() {
   Plan p = zero(3);
-  p.zero.stage3_prefetch_bucket_size = 0;
-  p.zero.stage3_max_reuse_distance = 0;
-  p.zero.stage3_param_persistence_threshold = 0;
+  zero_of(p).stage3_prefetch_bucket_size = 0;
+  zero_of(p).stage3_max_reuse_distance = 0;
+  zero_of(p).stage3_param_persistence_threshold = 0;
   return p;
 }
 Workload halves(const std::string& name, DType type = DType::BFloat16) {
@@ -135,9 +137,9 @@ TEST(Zero, ShardsAreEqualAndCoverEverything) {
 // A parameter above reduce_bucket_size is not copied, and is cut where a shard ends.
 TEST(Zero, AParameterAboveTheBucketIsCutWhereShardsEnd) {
   Plan p = zero(2);
-  p.zero.reduce_bucket_size = 100'000;
+  zero_of(p).reduce_bucket_size = 100'000;
   Listed l("vgg16", p, 8);
-  const ZeroPartition shards(l.w, p.zero, 8);
+  const ZeroPartition shards(l.w, zero_of(p), 8);
   std::size_t parts = 0;
   for (std::size_t t = 0; t < l.w.tensors.size(); ++t)
     if (l.w.tensors[t].name == "classifier.0.weight")
@@ -175,8 +177,8 @@ TEST(Zero, OnlyStageOneWaitsForTheLastMicroStep) {
 
 TEST(Zero, OverlapPutsReductionsOnAStreamThatComputationWaitsForOneBucketLater) {
   Plan p = zero(2);
-  p.zero.overlap_comm = true;
-  p.zero.reduce_bucket_size = 3'000'000;
+  zero_of(p).overlap_comm = true;
+  zero_of(p).reduce_bucket_size = 3'000'000;
   Listed l("resnet50", p, 8);
   EXPECT_EQ(l.program.streams, std::vector<std::string>{"reduce"});
   std::vector<std::uint32_t> reductions = l.all("keep_shard/bucket.");
@@ -220,7 +222,7 @@ TEST(Zero, TheOptimizerUpdatesAShard) {
                   static_cast<double>(eight.traffic("optimizer/")),
               8, 1e-4);
   Plan p = zero(3);
-  p.zero.sub_group_size = 1'000'000;
+  zero_of(p).sub_group_size = 1'000'000;
   Listed grouped("gpt2-small", p, 8);
   EXPECT_GT(grouped.all("optimizer/").size(), 5u);
   EXPECT_EQ(grouped.all("optimizer/").size(), grouped.all("allreduce/grad_norm.").size());
@@ -234,7 +236,7 @@ TEST(Zero, SmallParametersStayWholeBetweenSteps) {
   for (const Tensor& t : l.w.tensors) small += t.elements() <= 100'000;
   EXPECT_EQ(l.all("all_gather/persistent.").size(), small);
   Plan none = zero(3);
-  none.zero.stage3_param_persistence_threshold = 0;
+  zero_of(none).stage3_param_persistence_threshold = 0;
   EXPECT_TRUE(Listed("gpt2-small", none, 8).all("all_gather/persistent.").empty());
 }
 
@@ -282,7 +284,7 @@ TEST(Zero, ModulesAreThoseThatPytorchCalls) {
 // the square of the layers.
 TEST(Zero, ADeviceWaitsForOneOperationOfALane) {
   Plan plan = gathering_twice();
-  plan.zero.overlap_comm = true;
+  zero_of(plan).overlap_comm = true;
   for (const Plan& p : {plan, zero(2)}) {
     Listed l("bert-large", p, 8);
     for (std::uint32_t i = 0; i < l.steady().ops.size(); ++i) {
@@ -319,9 +321,9 @@ predict::Prediction ask(const Plan& plan, int ranks, const char* cluster = "gpu-
 
 TEST(ZeroStep, HidesWhatItReducesMeanwhileOnlyIfItOverlaps) {
   Plan p = zero(2);
-  p.zero.reduce_bucket_size = 10'000'000;
+  zero_of(p).reduce_bucket_size = 10'000'000;
   predict::Prediction blocking = ask(p, 8);
-  p.zero.overlap_comm = true;
+  zero_of(p).overlap_comm = true;
   predict::Prediction overlapping = ask(p, 8);
   EXPECT_LT(overlapping.summary.step, blocking.summary.step);
   EXPECT_LT(blocking.summary.overlap, 0.01);
@@ -332,11 +334,11 @@ TEST(ZeroStep, HidesWhatItReducesMeanwhileOnlyIfItOverlaps) {
 // gathered with others is there later.
 TEST(ZeroStep, ReducingOnTheComputeStreamExposesIt) {
   Plan p = zero(3);
-  p.zero.reduce_bucket_size = 10'000'000;
+  zero_of(p).reduce_bucket_size = 10'000'000;
   Plan one = p;
-  one.zero.overlap_comm = false;
+  zero_of(one).overlap_comm = false;
   EXPECT_GT(ask(one, 8).summary.exposed_communication, ask(p, 8).summary.exposed_communication);
-  p.zero.stage3_prefetch_bucket_size = 0;
+  zero_of(p).stage3_prefetch_bucket_size = 0;
   EXPECT_GT(ask(p, 8).summary.overlap, 0.3);
 }
 
@@ -355,7 +357,7 @@ TEST(ZeroStep, EachStageHoldsLessThanTheOneBefore) {
     return out;
   };
   Plan one = zero(1);
-  one.zero.overlap_comm = false;
+  zero_of(one).overlap_comm = false;
   EXPECT_GT(most(one, 8, Holds::Gradients), most(zero(2), 8, Holds::Gradients));
   EXPECT_GT(most(zero(2), 2, Holds::OptimizerState), most(zero(2), 8, Holds::OptimizerState));
   EXPECT_GT(most(zero(2), 8, Holds::Parameters), most(zero(3), 8, Holds::Parameters));
@@ -363,14 +365,14 @@ TEST(ZeroStep, EachStageHoldsLessThanTheOneBefore) {
     for (Holds h : {Holds::Activations, Holds::Buckets, Holds::Gathered, Holds::Temporaries})
       most(zero(stage), 8, h);
   Plan few = zero(3);
-  few.zero.stage3_max_live_parameters = 1'000'000;
-  few.zero.stage3_max_reuse_distance = 0;
+  zero_of(few).stage3_max_live_parameters = 1'000'000;
+  zero_of(few).stage3_max_reuse_distance = 0;
   EXPECT_GT(most(zero(3), 8, Holds::Gathered), most(few, 8, Holds::Gathered));
 }
 
 TEST(ZeroStep, BothFidelitiesAgree) {
   Plan to_owners = zero(2);
-  to_owners.zero.use_multi_rank_bucket_allreduce = false;
+  zero_of(to_owners).use_multi_rank_bucket_allreduce = false;
   for (const char* cluster : {"gpu-ethernet-100g", "hgx-h100"})
     for (const Plan& plan : {zero(2), zero(3), to_owners}) {
       Workload w = test::workload("resnet50");
@@ -383,14 +385,14 @@ TEST(ZeroStep, BothFidelitiesAgree) {
       auto step = [&](const predict::Options& o) {
         return static_cast<double>(predict::predict(q, o).summary.step.ps);
       };
-      EXPECT_NEAR(step({}) / step(by_message), 1, 0.01) << cluster << " " << plan.zero.stage;
+      EXPECT_NEAR(step({}) / step(by_message), 1, 0.01) << cluster << " " << zero_of(plan).stage;
     }
 }
 
 // dist.reduce() of what each rank owns: half an all-reduce.
 TEST(Zero, WhatARankOwnsIsReducedToItWhereBucketsAreNotAllReduced) {
   Plan p = zero(2);
-  p.zero.use_multi_rank_bucket_allreduce = false;
+  zero_of(p).use_multi_rank_bucket_allreduce = false;
   Listed l("resnet50", p, 8);
   EXPECT_EQ(l.bytes(Operation::Reduce), l.w.gradient_bytes().count);
   EXPECT_EQ(l.bytes(Operation::AllReduce), 4) << "the norm";
@@ -403,9 +405,9 @@ TEST(Zero, ABucketThatIsExactlyFullIsReducedOnce) {
   const Workload w = test::layered(4, 4000, kMillisecond, kMillisecond);  // 1,000 elements each
   for (int stage : {1, 2}) {
     Plan p = zero(stage);
-    p.zero.reduce_bucket_size = 2000;
+    zero_of(p).reduce_bucket_size = 2000;
     EXPECT_EQ(Listed(w, p, 2).all("allreduce/bucket.").size(), 2u) << stage;
-    p.zero.reduce_bucket_size = 1999;
+    zero_of(p).reduce_bucket_size = 1999;
     EXPECT_EQ(Listed(w, p, 2).all("allreduce/bucket.").size(), 4u) << stage;
   }
 }
@@ -432,7 +434,7 @@ TEST(Zero, TheNormIsOfDoubles) {
 TEST(Zero, APrefetchThatIsExactlyFullTakesNoMore) {
   Plan p = gathering_twice();
   const auto second = [&](std::int64_t limit) {  // tensors of the second gathering
-    p.zero.stage3_prefetch_bucket_size = limit;
+    zero_of(p).stage3_prefetch_bucket_size = limit;
     Listed l("resnet50", p, 8);
     const Op& op = l.steady().ops[l.all("all_gather/bucket.").at(1)];
     return l.steady().buckets[op.subject].tensors.size();
@@ -449,9 +451,10 @@ TEST(ZeroPlans, AreRefusedWhereNothingIsKnown) {
     return validate(p, w, DeviceKind::Gpu).path;
   };
   EXPECT_EQ(refused([](Plan&) {}), "");
-  EXPECT_EQ(refused([](Plan& p) { p.zero.allgather_bucket_size = 3; }),
+  EXPECT_EQ(refused([](Plan& p) { zero_of(p).allgather_bucket_size = 3; }),
             "/plan/allgather_bucket_size");
-  EXPECT_EQ(refused([](Plan& p) { p.zero.reduce_bucket_size = -1; }), "/plan/reduce_bucket_size");
+  EXPECT_EQ(refused([](Plan& p) { zero_of(p).reduce_bucket_size = -1; }),
+            "/plan/reduce_bucket_size");
   EXPECT_EQ(refused([](Plan& p) { p.unused_parameters = {"lm_head.weight"}; }),
             "/plan/unused_parameters");
   EXPECT_EQ(validate(zero(2), w, DeviceKind::Cpu).path, "/plan/system");
@@ -468,4 +471,4 @@ TEST(ZeroPlans, AreRefusedWhereNothingIsKnown) {
 }
 
 }  // namespace
-}  // namespace ddpsim::strategy
+}  // namespace ddpsim::systems

@@ -11,6 +11,7 @@
 #include "calib/testbed.h"
 #include "sim/analysis/compare.h"
 #include "sim/predict/given_program.h"
+#include "sim/systems/base/settings.h"
 #include "sim/validation/pairing.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
@@ -155,7 +156,7 @@ void check_links(const Loaded& l, const ExecuteFlags& flags) {
 // What the recorder cannot do, said before anything starts.
 void check_torch(const Loaded& l, const ExecuteFlags& flags) {
   const Scenario& s = l.scenario;
-  if (s.plan.outer_optimizer != OuterOptimizer::None)
+  if (systems::setting_of(s.plan, "outer_optimizer") == "nesterov")
     throw InputError{"--backend torch",
                      "DiLoCo's outer step is torchft's, not PyTorch's own, and is not recorded; "
                      "--plan local_sgd is"};
@@ -249,18 +250,18 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const ExecuteFlags& f
 }
 
 bool runs_horovod(const Loaded& l) {
-  return l.scenario.plan.system == System::Horovod;
+  return systems::record_of(l.scenario.plan.system).negotiates;
 }
 
 // What runs over MPI here, said before anything starts.
 void check_mpi(const Loaded& l) {
   const Scenario& s = l.scenario;
-  if (s.plan.system != System::Averaging && s.plan.system != System::Horovod)
+  if (!systems::record_of(s.plan.system).executed_by_mpi)
     throw InputError{"--plan " + std::string(name_of(s.plan.system)),
                      "--backend mpi averages gradients by hand with mpi4py (--plan averaging), or "
                      "runs Horovod (--plan horovod); PyTorch has its process group of MPI only "
                      "where it was built with it"};
-  if (s.plan.async_op)
+  if (systems::setting_of(s.plan, "async_op") == "true")
     throw InputError{"async_op", "mpi4py's Allreduce blocks; leave async_op out"};
   if (!s.other_jobs.empty()) throw InputError{"other_jobs", "--backend mpi runs one job"};
   if (s.jitter) throw InputError{"jitter", "--backend mpi runs what there is; leave jitter out"};

@@ -8,7 +8,7 @@
 #include "sim/predict/left_out.h"
 #include "sim/report/explanation_text.h"
 #include "sim/report/text.h"
-#include "sim/strategy/knobs.h"
+#include "sim/systems/base/record.h"
 #include "tools/cmd/given_program.h"
 #include "tools/cmd/progress.h"
 
@@ -34,8 +34,8 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
                          report::basis_sentence(l.profile, l.workload));
   std::vector<std::string> notes = predict::what_is_left_out(l.workload, l.scenario.plan);
   if (std::string note = jitter_note(l.scenario); !note.empty()) notes.push_back(note);
-  if (!l.scenario.plan.bucket_cap_mb_list.empty() && !strategy::takes_cap_list(l.scenario.plan))
-    notes.push_back(std::string("bucket_cap_mb_list is ") + strategy::kCapListWarning);
+  if (auto* const warnings = systems::record_of(l.scenario.plan.system).warnings)
+    for (std::string& warning : warnings(l.scenario.plan)) notes.push_back(std::move(warning));
   for (const std::string& note : notes) heading += "\n" + note;
   io::OrderedJson j = io::write_explanation(e);
   j["profile"] = l.profile.name;

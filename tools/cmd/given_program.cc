@@ -8,7 +8,8 @@
 #include "sim/predict/given_program.h"
 #include "sim/predict/lowered.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/input.h"
+#include "sim/systems/base/input.h"
+#include "sim/systems/base/record.h"
 #include "tools/cmd/documents.h"
 #include "tools/cmd/flags.h"
 
@@ -164,7 +165,7 @@ Program lowered_program(const Loaded& l) {
   StepTimes times =
       predict::step_times(l.workload, l.profile, Level::Mid, predict::gathered_in(l.scenario.plan));
   Program p = predict::lowered(l.question(), times);
-  if (l.scenario.input) strategy::feed(p, predict::batch_times(l.question()));
+  if (l.scenario.input) systems::feed(p, predict::batch_times(l.question()));
   if (!p.coordination) return p;
   p = predict::steady_step(l.question(), Level::Mid, l.options).program;
   p.coordination.reset();

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "sim/strategy/model_memory.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/model_memory.h"
+#include "sim/systems/base/settings.h"
 #include "tools/cmd/amounts.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
@@ -86,15 +86,15 @@ Trained predicted(Terminal& terminal, const GoodputFlags& f) {
   t.subject = fmt::format("{}, {}, {} on {}", l.workload.name, batch_text(l.workload),
                           precision_text(l.workload, l.scenario.plan), l.cluster.name);
   t.notes = p.extrapolated;
-  t.from = "predicted, " + strategy::title_of(l.scenario.plan);
+  t.from = "predicted, " + systems::title_of(l.scenario.plan);
   t.step = p.summary.step;
   t.samples_per_s = p.samples_per_s;
   t.ranks = l.scenario.ranks;
   t.gpus = l.cluster.device == DeviceKind::Gpu;
   t.ranks_per_host = std::max(1, l.cluster.devices_per_host);
-  const Held held = strategy::resident(l.workload, false);
+  const Held held = systems::resident(l.workload, false);
   t.state = std::accumulate(held.begin(), held.end(), std::int64_t{0});
-  t.sharded = strategy::record_of(l.scenario.plan.system).shards;
+  t.sharded = systems::record_of(l.scenario.plan.system).shards;
   t.network = static_cast<double>(l.cluster.link.bandwidth.bits_per_s) / 8;
   return t;
 }

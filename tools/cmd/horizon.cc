@@ -4,7 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
+#include "sim/units/number.h"
 #include "tools/cmd/given_program.h"
 
 namespace ddpsim::cli {
@@ -83,11 +84,11 @@ double longest_seconds(const Asked& l) {
       for (const Knot& k : t.knots) correction = std::max({correction, k.factor, 1 / k.factor});
     }
     if (p.reduction_bytes_per_s > 0) slowest = std::min(slowest, p.reduction_bytes_per_s);
-    double bucket = plan.bucket_cap_mb.value_or(25) * 1048576;
-    double collectives = plan.system == System::PytorchDdp
+    double bucket = parse_number(systems::setting_of(plan, "bucket_cap_mb")).value_or(25) * 1048576;
+    double collectives = systems::record_of(plan.system).bucketed
                              ? std::min(tensors, gradients / bucket + 8) + 4 * micro_steps
                              : tensors;
-    if (strategy::record_of(plan.system).shards)
+    if (systems::record_of(plan.system).shards)
       collectives = 4 * tensors * micro_steps, gradients *= 2 * micro_steps;
     if (l.program) collectives = given.collectives;
     network = 2 * (gradients + buffers * micro_steps) / (slowest * efficiency) * correction +

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "sim/report/text.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 
@@ -62,8 +62,8 @@ Listing profiles(const io::Home& home) {
 
 Listing plans() {
   Listing l{{"name", "what it does", "evidence"}, {}};
-  for (const strategy::SystemRecord& s : strategy::systems())
-    l.rows.push_back({s.name, s.does, s.evidence});
+  for (const systems::SystemRecord& s : systems::all_systems())
+    l.rows.push_back({s.name(), s.does, s.evidence});
   return l;
 }
 

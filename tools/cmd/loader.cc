@@ -6,6 +6,7 @@
 
 #include "sim/predict/measured_step.h"
 #include "sim/predict/roofline.h"
+#include "sim/systems/base/record.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 #include "tools/cmd/describe.h"
@@ -495,7 +496,7 @@ Asked Loader::ask(const Choice& choice) {
   }
   // Horovod's negotiation keeps 22 KB a tensor, as measured with 40,000 and 60,000.
   constexpr std::size_t kMostNegotiated = 44'000;
-  if (!out.program && out.scenario.plan.system == System::Horovod &&
+  if (!out.program && systems::record_of(out.scenario.plan.system).negotiates &&
       out.workload->workload.tensors.size() > kMostNegotiated)
     throw InputError{
         out.workload->file,

@@ -11,8 +11,7 @@
 #include "sim/model/gpu_name.h"
 #include "sim/predict/roofline.h"
 #include "sim/report/text.h"
-#include "sim/strategy/fsdp.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 #include "sim/units/text.h"
 #include "tools/cmd/describe.h"
 #include "tools/cmd/documents.h"
@@ -80,8 +79,8 @@ std::vector<std::string> known_errors(const Loaded& l, const io::Home& home) {
           known.described->captures, 100 * std::abs(known.described->median),
           known.described->median < 0 ? "short" : "long", known.described->source));
     const Plan& plan = l.scenario.plan;
-    std::string system = strategy::record_of(plan.system).name;
-    if (plan.system == System::Zero) system += std::to_string(plan.zero.stage);
+    const std::string system =
+        plan.system.name() + systems::setting_of(plan, systems::record_of(plan.system).title_knob);
     const std::vector<int> devices = devices_of(l.scenario);
     const bool one_host = std::all_of(devices.begin(), devices.end(), [&](int d) {
       return d / l.cluster.devices_per_host == devices.front() / l.cluster.devices_per_host;
@@ -139,46 +138,22 @@ report::Heading heading_of_plan(const Loaded& l, const io::Home& home) {
   h.workload = fmt::format(
       "{}, {}, {}{}{}", l.workload.name, batch_text(l.workload), precision_text(l.workload, plan),
       tf32 ? " (convolutions in TF32, as torch does by default)" : "", loop_text(l.workload));
-  const strategy::SystemRecord& system = strategy::record_of(plan.system);
+  const systems::SystemRecord& system = systems::record_of(plan.system);
   h.system = system.brief;
-  if (plan.system == System::PytorchDdp) {
-    std::string cap =
-        !plan.bucket_cap_mb_list.empty()
-            ? fmt::format("bucket_cap_mb_list=[{:g}]", fmt::join(plan.bucket_cap_mb_list, ", "))
-        : plan.bucket_cap_mb ? fmt::format("bucket_cap_mb={:g}", *plan.bucket_cap_mb)
-                             : "bucket_cap_mb=None (25, first bucket 1)";
-    h.plan = fmt::format("PyTorch {} DDP over {}, {}", name_of(plan.pytorch),
-                         name_of(backend_of(plan, l.profile.kind)), cap);
-    if (plan.comm_hook != CommHook::None) h.plan += fmt::format(", {}", name_of(plan.comm_hook));
-    if (plan.gradient_as_bucket_view) h.plan += ", gradient_as_bucket_view";
-    if (plan.find_unused_parameters) h.plan += ", find_unused_parameters";
-    if (plan.static_graph) h.plan += ", static_graph";
-    if (plan.ddp.batched_grad_copy) h.plan += ", batched_grad_copy";
-    if (plan.ddp.optimizer_in_backward) h.plan += ", optimizer_in_backward";
-    if (plan.ddp.join) h.plan += ", join";
-    if (plan.ddp.joined_ranks > 0)
-      h.plan += fmt::format(", {} ranks without inputs", plan.ddp.joined_ranks);
-    if (plan.ddp.sync_batch_norm) h.plan += ", sync_batch_norm";
-    if (plan.ddp.skip_all_reduce_unused_params) h.plan += ", skip_all_reduce_unused_params";
-    if (plan.ddp.process_group_size > 0)
-      h.plan += fmt::format(", models of {} ranks, {} apart", plan.ddp.process_group_size,
-                            plan.ddp.process_group_stride);
-  } else if (plan.system != System::Averaging) {
+  if (system.heading) {
+    h.plan = system.heading(plan, l.profile.kind);
+  } else {
     Plan others = plan;  // but what the title says
-    others.zero.stage = Plan{}.zero.stage;
-    const std::string set = strategy::settings_text(others);
-    h.plan = fmt::format("{} over {}", strategy::title_of(plan),
+    for (const systems::KnobRecord& k : system.knobs)
+      if (k.name == std::string_view(system.title_knob))
+        others = systems::with_setting(plan, k.name, k.initially);
+    const std::string set = systems::settings_text(others);
+    h.plan = fmt::format("{} over {}", systems::title_of(plan),
                          name_of(backend_of(plan, l.profile.kind)));
     if (system.count)
       h.plan += fmt::format(", {} {}{}", system.count(l.workload, plan), system.units,
-                            std::string(system.units) == "units" ? " of weights" : "");
+                            system.wraps ? " of weights" : "");
     if (!set.empty()) h.plan += ", " + set;
-  } else {
-    h.plan = fmt::format("plain gradient averaging over {}, {}, {}",
-                         name_of(backend_of(plan, l.profile.kind)),
-                         plan.granularity == Granularity::Flat ? "one flat all-reduce"
-                                                               : "one all-reduce per parameter",
-                         plan.async_op ? "asynchronous" : "blocking");
   }
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.plan += ", " + nccl;
   if (l.scenario.input && l.scenario.input->samples_per_s > 0)
@@ -187,13 +162,12 @@ report::Heading heading_of_plan(const Loaded& l, const io::Home& home) {
     h.plan += fmt::format(", {} a sample copied to the device{}",
                           to_string(Bytes{l.scenario.input->bytes_per_sample}),
                           l.scenario.input->ahead ? " ahead" : "");
-  if (plan.system == System::LocalSgd)
+  if (system.updates)
     h.plan += fmt::format(", a step of this answer is a round of {}", plan.accumulation_steps);
   else if (plan.accumulation_steps > 1)
-    h.plan += fmt::format(", {} accumulation steps{}", plan.accumulation_steps,
-                          plan.system == System::PytorchDdp && !uses_no_sync(plan)
-                              ? ", each of which reduces (no_sync=false)"
-                              : "");
+    h.plan += fmt::format(
+        ", {} accumulation steps{}", plan.accumulation_steps,
+        system.bucketed && !uses_no_sync(plan) ? ", each of which reduces (no_sync=false)" : "");
   h.captured = l.workload.basis == Basis::Captured;
   if (h.captured) h.device = l.workload.device_name;
   h.known_errors = known_errors(l, home);
@@ -202,11 +176,8 @@ report::Heading heading_of_plan(const Loaded& l, const io::Home& home) {
     h.schedule = system.schedule;
     return h;
   }
-  if (plan.comm_hook == CommHook::PowerSgd || plan.ddp.join || plan.ddp.optimizer_in_backward) {
-    h.schedule =
-        "what powerSGD and join send is equal to recordings of PyTorch 1.13 over Gloo, optimizers "
-        "in "
-        "backward are from source reading; their times were never measured";
+  if (system.schedule_of && *system.schedule_of(plan) != 0) {
+    h.schedule = system.schedule_of(plan);
     return h;
   }
   bool recorded =

@@ -8,6 +8,7 @@
 #include "sim/io/write_page.h"
 #include "sim/nccl/choose.h"
 #include "sim/report/text.h"
+#include "sim/systems/base/record.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 #include "tools/cmd/documents.h"

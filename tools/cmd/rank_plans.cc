@@ -11,7 +11,7 @@
 #include "sim/predict/memory.h"
 #include "sim/report/diagnosis_text.h"
 #include "sim/report/text.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 #include "tools/cmd/epoch_text.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/pool.h"
@@ -46,8 +46,8 @@ struct Row {
 };
 
 std::string name_of_plan(const predict::RankedPlan& r) {
-  const strategy::SystemRecord& s = strategy::record_of(r.plan.system);
-  return std::string(s.name) + (r.settings.empty() ? "" : " " + r.settings);
+  const systems::SystemRecord& s = systems::record_of(r.plan.system);
+  return std::string(s.name()) + (r.settings.empty() ? "" : " " + r.settings);
 }
 
 std::string memory_of(const predict::Prediction& p) {
@@ -89,15 +89,18 @@ std::string not_judged(const std::vector<Row>& rows) {
     ++answered;
     for (const std::string& e : r.plan->prediction->extrapolated) ++of[e];
   }
+  auto hook = [](const Plan& plan) {
+    const std::string set = systems::setting_of(plan, "comm_hook");
+    return !set.empty() && set != "none";
+  };
   bool another = false;
   for (const Row& r : rows) {
     if (!r.plan->prediction) continue;
-    const strategy::SystemRecord& s = strategy::record_of(r.plan->plan.system);
-    if (*s.schedule != 0) say(s.name, s.schedule);
+    const systems::SystemRecord& s = systems::record_of(r.plan->plan.system);
+    if (*s.schedule != 0) say(s.name(), s.schedule);
     for (const std::string& e : r.plan->prediction->extrapolated)
       if (of[e] < answered && !e.starts_with("it does not fit")) say(r.name, e);
-    another = another || r.plan->prediction->paces || r.plan->plan.system == System::LocalSgd ||
-              r.plan->plan.comm_hook != CommHook::None;
+    another = another || r.plan->prediction->paces || s.updates || hook(r.plan->plan);
   }
   if (another)
     out +=
@@ -199,7 +202,7 @@ io::OrderedJson json(const Loaded& l, const std::vector<Row>& rows, const Sampli
     one["system"] = ddpsim::name_of(r.plan->plan.system);
     one["settings"] = r.plan->settings;
     one["asked"] = r.plan->asked;
-    one["evidence"] = strategy::record_of(r.plan->plan.system).evidence;
+    one["evidence"] = systems::record_of(r.plan->plan.system).evidence;
     if (const auto& p = r.plan->prediction) {
       one["step_ps"] = p->summary.step.ps;
       one["samples_per_s"] = p->samples_per_s;

@@ -11,7 +11,7 @@
 #include "sim/io/json_reader.h"
 #include "sim/model/version.h"
 #include "sim/report/text.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 #include "tools/cmd/command.h"
@@ -142,7 +142,7 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args,
     if (sets && io::is_other_parallelism(plain)) return flag + ": " + io::kDataParallelismOnly;
     for (const char* start : {"", "ddp_", "fsdp_"})
       if (sets && plain.starts_with(start))
-        if (std::string knob = plain.substr(std::string(start).size()); strategy::owner_of(knob))
+        if (std::string knob = plain.substr(std::string(start).size()); systems::owner_of(knob))
           return flag + " is not a flag of this command; write --set " + knob + "=VALUE";
     if (std::string setting = io::setting_for(plain); sets && !setting.empty())
       return flag + " is not a flag of this command; write --set " + setting;

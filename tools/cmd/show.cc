@@ -6,7 +6,7 @@
 
 #include "sim/report/run_text.h"
 #include "sim/report/text.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/given_program.h"
 #include "tools/cmd/question.h"
@@ -158,30 +158,30 @@ std::string plan_text(const std::string& name, const std::string& format) {
   std::string out = format == "csv" ? "system,knob,unit,default,values,searched,help\n" : "";
   io::OrderedJson j = io::OrderedJson::array();
   bool found = false;
-  for (const strategy::SystemRecord& s : strategy::systems()) {
-    if (!name.empty() && name != s.name) continue;
+  for (const systems::SystemRecord& s : systems::all_systems()) {
+    if (!name.empty() && name != s.name()) continue;
     found = true;
     if (format == "table")
-      out += fmt::format("{}{} (--plan {})\n", out.empty() ? "" : "\n", s.title, s.name);
-    for (const strategy::KnobRecord& k : s.knobs) {
+      out += fmt::format("{}{} (--plan {})\n", out.empty() ? "" : "\n", s.title, s.name());
+    for (const systems::KnobRecord& k : s.knobs) {
       Plan plan;
-      strategy::Field field = k.field(plan);
+      systems::Field field = k.field(plan);
       std::string values;
-      if (auto* c = std::get_if<strategy::Choice>(&field))
+      if (auto* c = std::get_if<systems::Choice>(&field))
         values = fmt::format("{}", fmt::join(c->names, "|"));
       else if (std::holds_alternative<bool*>(field) ||
                std::holds_alternative<std::optional<bool>*>(field))
         values = "true|false";
-      else if (std::holds_alternative<Reshard*>(field))
+      else if (std::holds_alternative<systems::Reshard*>(field))
         values = "true|false|ranks";
       else
         values = k.unit;
       if (format == "csv")
-        out += fmt::format("{},{},{},{},{},{},{}\n", s.name, k.name, k.unit,
+        out += fmt::format("{},{},{},{},{},{},{}\n", s.name(), k.name, k.unit,
                            report::csv_field(k.initially), values, k.searched ? "yes" : "no",
                            report::csv_field(k.help));
       else if (format == "json")
-        j.push_back({{"system", s.name},
+        j.push_back({{"system", s.name()},
                      {"knob", k.name},
                      {"unit", k.unit},
                      {"default", k.initially},
@@ -197,7 +197,7 @@ std::string plan_text(const std::string& name, const std::string& format) {
   }
   if (!found) {
     std::vector<std::string> names;
-    for (const strategy::SystemRecord& s : strategy::systems()) names.emplace_back(s.name);
+    for (const systems::SystemRecord& s : systems::all_systems()) names.emplace_back(s.name());
     std::string hint = io::nearest(name, names);
     throw InputError{"show plan " + name,
                      hint.empty() ? fmt::format("expected one of {}", fmt::join(names, ", "))

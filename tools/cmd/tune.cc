@@ -9,7 +9,7 @@
 #include "sim/report/sharded_text.h"
 #include "sim/report/text.h"
 #include "sim/report/tuning_text.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/progress.h"
 #include "tools/cmd/question.h"
@@ -43,15 +43,15 @@ struct TuneFlags {
                   hint.empty() ? "; known are " + list : " (did you mean \"" + hint + "\"?)")};
 }
 
-strategy::Knob knob_of(const std::string& name, const Plan& plan) {
-  std::vector<strategy::Knob> known = strategy::knobs(plan);
+systems::Knob knob_of(const std::string& name, const Plan& plan) {
+  std::vector<systems::Knob> known = systems::knobs(plan);
   if (known.empty())
     throw InputError{"tune", fmt::format("{} has no knob to tune (ddpsim rank-plans compares it "
                                          "with other systems)",
                                          ddpsim::name_of(plan.system))};
   if (name.empty()) return known.front();
   std::vector<std::string> names;
-  for (const strategy::Knob& k : known) {
+  for (const systems::Knob& k : known) {
     if (k.name == name) return k;
     names.push_back(k.name);
   }
@@ -71,10 +71,10 @@ std::vector<std::string> items_of(const std::string& text) {
   return out;
 }
 
-std::vector<strategy::KnobValue> values_of(const std::string& text, const strategy::Knob& knob) {
-  std::vector<strategy::KnobValue> out;
+std::vector<systems::KnobValue> values_of(const std::string& text, const systems::Knob& knob) {
+  std::vector<systems::KnobValue> out;
   for (const std::string& item : items_of(text)) {
-    auto v = strategy::parse_value(knob, item);
+    auto v = systems::parse_value(knob, item);
     if (!v)
       throw InputError{
           "--values " + text,
@@ -129,8 +129,7 @@ report::TuningHeading heading(const Loaded& l) {
       fmt::format("{}, {}, {}{} on {}: {} rank{}; {} over {}", l.workload.name,
                   batch_text(l.workload), precision_text(l.workload, plan), loop_text(l.workload),
                   l.cluster.name, l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s",
-                  plan.system == System::Averaging ? "plain averaging" : strategy::title_of(plan),
-                  ddpsim::name_of(backend_of(plan, l.profile.kind)));
+                  systems::title_of(plan), ddpsim::name_of(backend_of(plan, l.profile.kind)));
   h.profile =
       fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile, l.workload));
   h.interval = report::interval_sentence(l.question());
@@ -140,26 +139,26 @@ report::TuningHeading heading(const Loaded& l) {
 }
 
 // The decisions to search, with --knob and --values.
-std::vector<strategy::Decision> decisions_of(const TuneFlags& f, const Loaded& l) {
-  const strategy::DecidedFor of{l.workload, l.scenario.ranks, l.cluster.devices_per_host};
-  std::vector<strategy::Decision> all = strategy::decisions(l.scenario.plan, of);
+std::vector<systems::Decision> decisions_of(const TuneFlags& f, const Loaded& l) {
+  const systems::DecidedFor of{l.workload, l.scenario.ranks, l.cluster.devices_per_host};
+  std::vector<systems::Decision> all = systems::decisions(l.scenario.plan, of);
   if (f.knob.empty()) {
     if (!f.values.empty())
       throw InputError{"--values", "are of one knob: name it (--knob " + all.front().name + ")"};
-    std::erase_if(all, [](const strategy::Decision& d) { return !d.joint; });
+    std::erase_if(all, [](const systems::Decision& d) { return !d.joint; });
     return all;
   }
   std::vector<std::string> names;
-  for (strategy::Decision& d : all) {
+  for (systems::Decision& d : all) {
     names.push_back(d.name);
     if (d.name != f.knob) continue;
-    std::vector<strategy::Setting> settings;
+    std::vector<systems::Setting> settings;
     for (const std::string& item : items_of(f.values)) {
-      auto s = strategy::parse_setting(d, item, of);
+      auto s = systems::parse_setting(d, item, of);
       if (!s)
         throw InputError{"--values " + f.values,
                          fmt::format("\"{}\" is not a setting of {} ({})", item, d.name,
-                                     strategy::settings_help(d))};
+                                     systems::settings_help(d))};
       settings.push_back(std::move(*s));
     }
     if (!settings.empty()) d.settings = std::move(settings);
@@ -250,8 +249,8 @@ void tune_command(Terminal& t, const TuneFlags& flags) {
                          "of the two out"};
     return autotune_command(t, l, static_cast<std::uint64_t>(flags.seed), flags.output);
   }
-  const strategy::DecidedFor of{l.workload, l.scenario.ranks, l.cluster.devices_per_host};
-  if (!strategy::decisions(l.scenario.plan, of).empty()) return tune_sharded_command(t, flags, l);
+  const systems::DecidedFor of{l.workload, l.scenario.ranks, l.cluster.devices_per_host};
+  if (!systems::decisions(l.scenario.plan, of).empty()) return tune_sharded_command(t, flags, l);
   if (!flags.memory_limit.empty())
     throw InputError{"--memory-limit",
                      "is of plans that shard (fsdp, fsdp2, zero1 to zero3): the "
@@ -261,7 +260,8 @@ void tune_command(Terminal& t, const TuneFlags& flags) {
   predict::TuneOptions options;
   options.options = l.options;
   options.knob = knob_of(flags.knob, l.scenario.plan);
-  if (options.knob.name == "first_bucket_bytes" && l.scenario.plan.bucket_cap_mb &&
+  if (options.knob.name == "first_bucket_bytes" &&
+      !systems::setting_of(l.scenario.plan, "bucket_cap_mb").empty() &&
       l.scenario.plan.pytorch.has(pytorch::Change::CapHoldsForTheFirstBucket))
     throw InputError{"--knob first_bucket_bytes",
                      fmt::format("changes nothing in PyTorch {} where bucket_cap_mb is set: the "

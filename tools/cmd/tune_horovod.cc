@@ -6,13 +6,13 @@
 
 #include "sim/io/codecs.h"
 #include "sim/predict/autotune.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
 #include "sim/units/text.h"
 
 namespace ddpsim::cli {
 namespace {
 
-std::string setting_text(const strategy::AutotuneSetting& s) {
+std::string setting_text(const systems::AutotuneSetting& s) {
   return fmt::format("{:>7.3f} MiB {:>8.3f} ms   {:<5} {:<12} {:<5}", s.fusion_mb, s.cycle_ms,
                      s.cache ? "yes" : "no",
                      s.hierarchical_allreduce ? "hierarchical"
@@ -49,9 +49,9 @@ std::string course_table(const Loaded& l, const predict::AutotuneCourse& c, std:
   }
   out += fmt::format("\nit settles on {}: {}\n", setting_text(c.best), to_string(c.tuned_step));
   out += fmt::format("the plan as it is ({}): {}, {:.2f} % {}\n",
-                     strategy::settings_text(l.scenario.plan).empty()
+                     systems::settings_text(l.scenario.plan).empty()
                          ? "defaults"
-                         : strategy::settings_text(l.scenario.plan),
+                         : systems::settings_text(l.scenario.plan),
                      to_string(c.now),
                      100 * std::abs(static_cast<double>(c.now.ps - c.tuned_step.ps)) /
                          static_cast<double>(c.tuned_step.ps),
@@ -67,7 +67,7 @@ std::string course_table(const Loaded& l, const predict::AutotuneCourse& c, std:
   return out;
 }
 
-io::OrderedJson setting_json(const strategy::AutotuneSetting& s) {
+io::OrderedJson setting_json(const systems::AutotuneSetting& s) {
   return {{"HOROVOD_FUSION_THRESHOLD", static_cast<std::int64_t>(s.fusion_mb * 1024 * 1024)},
           {"HOROVOD_CYCLE_TIME", s.cycle_ms},
           {"cache", s.cache},
@@ -98,7 +98,7 @@ io::OrderedJson course_json(const predict::AutotuneCourse& c, std::uint64_t seed
 }  // namespace
 
 void autotune_command(Terminal& t, const Loaded& l, std::uint64_t seed, const OutputFlags& output) {
-  if (l.scenario.plan.system != System::Horovod)
+  if (!systems::record_of(l.scenario.plan.system).negotiates)
     throw InputError{"--autotune", fmt::format("is Horovod's own tuner (--plan horovod), and this "
                                                "plan is {}",
                                                ddpsim::name_of(l.scenario.plan.system))};

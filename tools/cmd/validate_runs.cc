@@ -13,7 +13,8 @@
 #include "calib/cuda/cuda.h"
 #include "sim/predict/baselines.h"
 #include "sim/predict/mechanisms.h"
-#include "sim/strategy/systems.h"
+#include "sim/systems/base/settings.h"
+#include "sim/systems/ddp/plan.h"
 #include "sim/validation/pairing.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/pool.h"
@@ -76,9 +77,8 @@ Case predict_case(const Terminal& t, const ValidateFlags& flags, const std::stri
     Loaded l = load(t, q);
     c.tags = tags_of(l.workload, l.cluster, l.scenario);
     c.system_class = system_class(l.cluster, l.scenario);
-    c.sharded = l.scenario.plan.system == System::ZeroRedundancy ||
-                strategy::record_of(l.scenario.plan.system).shards ||
-                l.scenario.plan.system == System::Megatron;
+    const systems::SystemRecord& system = systems::record_of(l.scenario.plan.system);
+    c.sharded = system.shards || system.optimizer_in_shards;
     c.real = l.scenario.real_compute;
     if (run && run->layers) {
       if (auto why = layers_problem(l.workload, *run); !why.empty()) throw InputError{path, why};
@@ -103,8 +103,8 @@ Case predict_case(const Terminal& t, const ValidateFlags& flags, const std::stri
     c.profile = l.profile;
     c.one_gpu = l.scenario.ranks > 1 && l.cluster.link.transport == calib::cuda::kLoopback;
     c.mean = steps_differ(l.scenario);
-    if (l.scenario.plan.system == System::PytorchDdp) {
-      c.cap = l.scenario.plan.bucket_cap_mb;
+    if (system.bucketed) {
+      c.cap = ddp_of(l.scenario.plan).bucket_cap_mb;
       io::Json rest = l.document;
       if (rest.contains("plan")) rest["plan"].erase("bucket_cap_mb");
       c.sweep = rest.dump();

@@ -1,0 +1,10 @@
+// MiCS: the door of this folder.
+#pragma once
+
+#include "sim/systems/base/record.h"
+
+namespace ddpsim::systems {
+
+SystemRecord mics_record();
+
+}  // namespace ddpsim::systems
