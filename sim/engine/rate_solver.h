@@ -96,125 +96,124 @@ class RateEvents {
   std::size_t resources_ = 0;
 };
 
-// Protected: what Rates, which knows who is at work, needs of it.
-class RateSolver {
- public:
-  // `grows`: the graph gains flows while it is played.
-  RateSolver(const TaskGraph& graph, bool grows) : g_(graph), grows_(grows) {}
-
-  void set_now(std::int64_t now) { now_ = now; }
-
-  // When a rate changes or a task is done next, if nothing else happens.
-  std::int64_t next() const { return events_.next(); }
+// RateState is what is known of flows, resources and those at work, at one time.
+struct RateState {
+  // `may_grow`: the graph gains flows while it is played.
+  RateState(const TaskGraph& graph, bool may_grow) : g(graph), grows(may_grow) {}
+  RateState(const RateState&) = delete;
 
   // A share of the resource's capacity is gone, or (negative) there again.
   void hold(ResourceId r, double share) {
-    ResourceState& s = resources_[r];
+    ResourceState& s = resources[r];
     s.held += share;
     if (s.held < 1e-12) s.held = 0;
     make_dirty(r);
   }
 
-  // Rates of all that changed.
-  void solve() {
-    for (FlowId f : dirty_groups_) set_rate(f, g_.flows()[f].max_rate);
-    dirty_groups_.clear();
-    if (dirty_.empty()) return;
-    ++mark_;
-    for (ResourceId r : dirty_) resources_[r].dirty = false;
-    for (ResourceId seed : dirty_) {
-      if (resources_[seed].mark == mark_) continue;
-      if (solve_alone(seed)) continue;
-      collect(seed);
-      solve_component();
-    }
-    dirty_.clear();
-  }
-
-  std::uint64_t solves() const { return solves_; }
-
- protected:
   // Takes in what the graph has gained.
   void grow() {
-    std::size_t links = resources_.size();
-    resources_.resize(g_.resources().size());
-    for (std::size_t r = links; r < resources_.size(); ++r)
-      resources_[r].tokens = g_.resources()[r].starts_empty ? 0 : g_.resources()[r].burst;
-    groups_.resize(g_.flows().size());
-    events_.resize(groups_.size(), resources_.size(), grows_);
+    std::size_t links = resources.size();
+    resources.resize(g.resources().size());
+    for (std::size_t r = links; r < resources.size(); ++r)
+      resources[r].tokens = g.resources()[r].starts_empty ? 0 : g.resources()[r].burst;
+    groups.resize(g.flows().size());
+    events.resize(groups.size(), resources.size(), grows);
   }
 
   void touch(RateGroup& group) {
-    if (group.since != now_) {
-      group.served += group.rate * static_cast<double>(now_ - group.since);
-      group.since = now_;
+    if (group.since != now) {
+      group.served += group.rate * static_cast<double>(now - group.since);
+      group.since = now;
     }
   }
 
   void touch(ResourceId r) {
-    const Resource& spec = g_.resources()[r];
-    ResourceState& s = resources_[r];
-    if (spec.burst > 0 && s.since != now_) {
-      s.tokens += (spec.rate - s.usage) * static_cast<double>(now_ - s.since);
+    const Resource& spec = g.resources()[r];
+    ResourceState& s = resources[r];
+    if (spec.burst > 0 && s.since != now) {
+      s.tokens += (spec.rate - s.usage) * static_cast<double>(now - s.since);
       s.tokens = std::clamp(s.tokens, 0.0, spec.burst);
     }
-    s.since = now_;
+    s.since = now;
   }
 
   // The group's number of members changed.
   void changed(FlowId f) {
-    RateGroup& group = groups_[f];
+    RateGroup& group = groups[f];
     group.stale = true;
-    const FlowSpec& spec = g_.flows()[f];
+    const FlowSpec& spec = g.flows()[f];
     if (spec.demand_begin == spec.demand_end) {
-      dirty_groups_.push_back(f);
+      dirty_groups.push_back(f);
       return;
     }
-    for (auto d = spec.demand_begin; d < spec.demand_end; ++d) make_dirty(g_.demands()[d].resource);
+    for (auto d = spec.demand_begin; d < spec.demand_end; ++d) make_dirty(g.demands()[d].resource);
   }
 
   void make_dirty(ResourceId r) {
-    if (!resources_[r].dirty) {
-      resources_[r].dirty = true;
-      dirty_.push_back(r);
+    if (!resources[r].dirty) {
+      resources[r].dirty = true;
+      dirty.push_back(r);
     }
   }
 
   void drain_bucket(ResourceId r) {
     touch(r);
-    resources_[r].tokens = 0;
+    resources[r].tokens = 0;
     make_dirty(r);
   }
 
   double capacity(ResourceId r) const {
-    const Resource& spec = g_.resources()[r];
-    double c = spec.burst > 0 && resources_[r].tokens >= kTokenFloor ? spec.peak : spec.rate;
-    double left = 1 - std::min(resources_[r].held, spec.most_held);
+    const Resource& spec = g.resources()[r];
+    double c = spec.burst > 0 && resources[r].tokens >= kTokenFloor ? spec.peak : spec.rate;
+    double left = 1 - std::min(resources[r].held, spec.most_held);
     return left > 0 ? c * left : 0;
   }
 
-  const TaskGraph& g_;
-  std::int64_t now_ = 0;
-  std::vector<RateGroup> groups_;
-  std::vector<ResourceState> resources_;
-  RateEvents events_;
-  std::vector<ResourceId> dirty_;
-  std::vector<FlowId> dirty_groups_;
-  std::uint64_t solves_ = 0;
+  const TaskGraph& g;
+  std::int64_t now = 0;
+  std::vector<RateGroup> groups;
+  std::vector<ResourceState> resources;
+  RateEvents events;
+  std::vector<ResourceId> dirty;
+  std::vector<FlowId> dirty_groups;
+  std::uint64_t solves = 0;
+  const bool grows;
+};
+
+// RateSolver gives each flow its rate: max-min fair shares of what it uses.
+class RateSolver {
+ public:
+  explicit RateSolver(RateState& state) : s_(state) {}
+
+  // Rates of all that changed.
+  void solve() {
+    for (FlowId f : s_.dirty_groups) set_rate(f, s_.g.flows()[f].max_rate);
+    s_.dirty_groups.clear();
+    if (s_.dirty.empty()) return;
+    ++mark_;
+    for (ResourceId r : s_.dirty) s_.resources[r].dirty = false;
+    for (ResourceId seed : s_.dirty) {
+      if (s_.resources[seed].mark == mark_) continue;
+      if (solve_alone(seed)) continue;
+      collect(seed);
+      solve_component();
+    }
+    s_.dirty.clear();
+  }
 
  private:
   // The common case: nobody uses the resource, or one group that uses nothing else.
   bool solve_alone(ResourceId r) {
-    const Resource& spec = g_.resources()[r];
-    const auto& users = resources_[r].groups;
+    const Resource& spec = s_.g.resources()[r];
+    const auto& users = s_.resources[r].groups;
     if (spec.burst > 0 || users.size() > 1) return false;
     if (users.empty()) return true;
     FlowId f = users.front();
-    const FlowSpec& flow = g_.flows()[f];
+    const FlowSpec& flow = s_.g.flows()[f];
     if (flow.demand_end - flow.demand_begin != 1) return false;
-    ++solves_;
-    double x = capacity(r) / (static_cast<double>(groups_[f].members.size()) *
-                              g_.demands()[flow.demand_begin].per_unit);
+    ++s_.solves;
+    double x = s_.capacity(r) / (static_cast<double>(s_.groups[f].members.size()) *
+                                 s_.g.demands()[flow.demand_begin].per_unit);
     set_rate(f, flow.max_rate > 0 && flow.max_rate < x ? flow.max_rate : x);
     return true;
   }
@@ -224,19 +223,19 @@ class RateSolver {
     component_.clear();
     component_groups_.clear();
     component_.push_back(seed);
-    resources_[seed].mark = mark_;
-    resources_[seed].local = 0;
+    s_.resources[seed].mark = mark_;
+    s_.resources[seed].local = 0;
     for (std::size_t i = 0; i < component_.size(); ++i) {
-      for (FlowId f : resources_[component_[i]].groups) {
-        if (groups_[f].mark == mark_) continue;
-        groups_[f].mark = mark_;
+      for (FlowId f : s_.resources[component_[i]].groups) {
+        if (s_.groups[f].mark == mark_) continue;
+        s_.groups[f].mark = mark_;
         component_groups_.push_back(f);
-        const FlowSpec& spec = g_.flows()[f];
+        const FlowSpec& spec = s_.g.flows()[f];
         for (auto d = spec.demand_begin; d < spec.demand_end; ++d) {
-          ResourceId r = g_.demands()[d].resource;
-          if (resources_[r].mark == mark_) continue;
-          resources_[r].mark = mark_;
-          resources_[r].local = static_cast<std::uint32_t>(component_.size());
+          ResourceId r = s_.g.demands()[d].resource;
+          if (s_.resources[r].mark == mark_) continue;
+          s_.resources[r].mark = mark_;
+          s_.resources[r].local = static_cast<std::uint32_t>(component_.size());
           component_.push_back(r);
         }
       }
@@ -244,16 +243,16 @@ class RateSolver {
   }
 
   void solve_component() {
-    ++solves_;
-    for (ResourceId r : component_) touch(r);
+    ++s_.solves;
+    for (ResourceId r : component_) s_.touch(r);
     if (component_groups_.size() == 1) {
       FlowId f = component_groups_[0];
-      const FlowSpec& spec = g_.flows()[f];
-      auto count = static_cast<double>(groups_[f].members.size());
+      const FlowSpec& spec = s_.g.flows()[f];
+      auto count = static_cast<double>(s_.groups[f].members.size());
       double x = spec.max_rate > 0 ? spec.max_rate : 1e300;
       for (auto d = spec.demand_begin; d < spec.demand_end; ++d) {
-        const Demand& demand = g_.demands()[d];
-        x = std::min(x, capacity(demand.resource) / (count * demand.per_unit));
+        const Demand& demand = s_.g.demands()[d];
+        x = std::min(x, s_.capacity(demand.resource) / (count * demand.per_unit));
       }
       set_rate(f, x);
     } else if (!component_groups_.empty()) {
@@ -266,19 +265,19 @@ class RateSolver {
     // Fixed order of summation: groups by id.
     std::sort(component_groups_.begin(), component_groups_.end());
     share_.clear();
-    for (ResourceId r : component_) share_.capacity.push_back(capacity(r));
+    for (ResourceId r : component_) share_.capacity.push_back(s_.capacity(r));
     for (FlowId f : component_groups_) {
-      const FlowSpec& spec = g_.flows()[f];
+      const FlowSpec& spec = s_.g.flows()[f];
       ShareFlow flow;
       flow.demand_begin = static_cast<std::uint32_t>(share_.demands.size());
       for (auto d = spec.demand_begin; d < spec.demand_end; ++d) {
-        const Demand& demand = g_.demands()[d];
-        share_.demands.push_back({resources_[demand.resource].local, demand.per_unit});
+        const Demand& demand = s_.g.demands()[d];
+        share_.demands.push_back({s_.resources[demand.resource].local, demand.per_unit});
       }
       flow.demand_end = static_cast<std::uint32_t>(share_.demands.size());
       flow.weight = spec.weight;
       flow.max_rate = spec.max_rate;
-      flow.count = static_cast<double>(groups_[f].members.size());
+      flow.count = static_cast<double>(s_.groups[f].members.size());
       share_.flows.push_back(flow);
     }
     share_.solve();
@@ -287,47 +286,47 @@ class RateSolver {
   }
 
   void set_rate(FlowId f, double rate) {
-    RateGroup& group = groups_[f];
+    RateGroup& group = s_.groups[f];
     if (group.members.empty()) {
       group.stale = false;
       return;
     }
     if (rate == group.rate && !group.stale) return;
-    touch(group);
+    s_.touch(group);
     group.rate = rate;
     group.stale = false;
     double left = group.members.front().target - group.served;
     std::int64_t finish = kForever;
     if (rate > 0) {
       std::int64_t in = left > 0 ? ceil_ps(left, rate) : 0;
-      if (in < kForever - now_) finish = now_ + in;
+      if (in < kForever - s_.now) finish = s_.now + in;
     }
-    events_.set_flow(f, finish);
+    s_.events.set_flow(f, finish);
   }
 
   void update_bucket(ResourceId r) {
-    const Resource& spec = g_.resources()[r];
+    const Resource& spec = s_.g.resources()[r];
     if (spec.burst <= 0) return;
-    ResourceState& s = resources_[r];
+    ResourceState& s = s_.resources[r];
     s.usage = 0;
     for (FlowId f : s.groups) {
-      const FlowSpec& flow = g_.flows()[f];
+      const FlowSpec& flow = s_.g.flows()[f];
       for (auto d = flow.demand_begin; d < flow.demand_end; ++d) {
-        const Demand& demand = g_.demands()[d];
+        const Demand& demand = s_.g.demands()[d];
         if (demand.resource == r)
-          s.usage +=
-              groups_[f].rate * demand.per_unit * static_cast<double>(groups_[f].members.size());
+          s.usage += s_.groups[f].rate * demand.per_unit *
+                     static_cast<double>(s_.groups[f].members.size());
       }
     }
     std::int64_t spent = kForever;
     if (s.tokens >= kTokenFloor && s.usage > spec.rate) {
       const std::int64_t in = ceil_ps(s.tokens, s.usage - spec.rate);
-      if (in < kForever - now_) spent = now_ + in;
+      if (in < kForever - s_.now) spent = s_.now + in;
     }
-    events_.set_resource(r, spent);
+    s_.events.set_resource(r, spent);
   }
 
-  const bool grows_;
+  RateState& s_;
   std::vector<ResourceId> component_;
   std::vector<FlowId> component_groups_;
   ShareProblem share_;

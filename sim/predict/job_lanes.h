@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "sim/predict/job_devices.h"
+#include "sim/predict/job_servers.h"
 #include "sim/predict/job_steps.h"
 
 namespace ddpsim::predict {
@@ -25,59 +27,111 @@ struct Placed {
 // Stream lanes are edges from one operation to the next. A collective is, per class, ready ->
 // (picked up by a worker) -> wait for all classes -> phases of latency and transfer -> done.
 // Consecutive fixed operations, or kernels, that nobody else waits for are built as one task.
-struct JobLanes : JobSteps {
-  JobLanes(Shared& shared, const Program& program, const Communicator& comm, const Profile& profile,
-           const std::vector<RankClass>& classes, const SimulationOptions& options)
-      : JobSteps(shared, program, comm, profile, classes, options) {
-    for (const Op& op : program.steady.ops)
+class Lanes {
+ public:
+  using TaskId = engine::TaskId;
+  using Price = collective::Price;
+
+  Lanes(Job& job, Flows& flows, Devices& devices, Collectives& collectives, ServerWork& servers,
+        StepFacts& facts)
+      : job_(job),
+        flows_(flows),
+        devices_(devices),
+        collectives_(collectives),
+        servers_(servers),
+        facts_(facts) {
+    for (const Op& op : job.program.steady.ops)
       if (is_input(op.kind) && number_of(op.lane) >= kLanes) input_lane_ = number_of(op.lane);
+    clear();
+  }
+  // Nothing precedes what follows on any lane.
+  void clear() { tails_.assign(job_.classes.size(), std::vector<TaskId>(facts_.lanes(), kNoTask)); }
+
+  // The step's operations are placed: those of class c end with `ends[c]`.
+  void end_step(const std::vector<TaskId>& ends) {
+    open_.clear();
+    step_ends_.push_back(ends);
+  }
+  const std::vector<std::vector<TaskId>>& step_ends() const { return step_ends_; }
+
+  // Whatever follows waits for every rank's end, but what makes input.
+  void meet(const std::vector<TaskId>& ends) {
+    TaskId all = job_.graph.add_fixed({});
+    for (TaskId t : ends) job_.graph.add_edge(t, all);
+    for (auto& lanes : tails_)
+      for (TaskId& tail : lanes) {
+        if (&tail == lanes.data() + input_lane_) continue;
+        if (tail != kNoTask && std::find(ends.begin(), ends.end(), tail) == ends.end())
+          job_.graph.add_edge(tail, all);
+        tail = all;
+      }
+  }
+
+  // All is placed, and the graph is about to be played.
+  void begin() {
+    pools_.assign(job_.classes.size(), {});
+    for (auto& pool : pools_) pool.threads = job_.program.worker_threads;
+    std::stable_sort(picked_.begin(), picked_.end(),
+                     [](const Pooled& a, const Pooled& b) { return a.task < b.task; });
+  }
+  // A task has ended: which pick-ups its pool lets begin.
+  void decide(TaskId task, std::vector<TaskId>& release) {
+    auto less = [](const Pooled& a, TaskId t) { return a.task < t; };
+    auto q = std::lower_bound(queued_.begin(), queued_.end(), task, less);
+    if (q != queued_.end() && q->task == task) {
+      if (auto op = systems::enqueue(pools_[q->rank_class], q->pickup)) release.push_back(*op);
+      return;
+    }
+    for (auto e = std::lower_bound(picked_.begin(), picked_.end(), task, less);
+         e != picked_.end() && e->task == task; ++e)
+      if (auto op = systems::finished(pools_[e->rank_class])) release.push_back(*op);
   }
 
   void link_deps(const StepProgram& s, std::uint32_t i, const std::vector<Placed>& placed,
                  TaskId task) {
-    for_each_dep(s, i, [&](std::uint32_t d) { graph_.add_edge(placed[d].end, task); });
+    facts_.for_each_dep(s, i, [&](std::uint32_t d) { job_.graph.add_edge(placed[d].end, task); });
   }
 
   void add_local(const StepProgram& s, std::uint32_t i, std::size_t c, int steady_index,
                  std::vector<Placed>& placed) {
     const Op& op = s.ops[i];
     auto lane = static_cast<std::size_t>(op.lane);
-    Duration d = duration_of(i, c, steady_index);
-    if (i == 0 && program_.servers && step_ends_.empty()) d += head_start(c);
+    Duration d = facts_.duration_of(i, c, steady_index);
+    if (i == 0 && job_.program.servers && step_ends_.empty()) d += head_start(c);
     bool streamed = op.lane != Lane::Callback;
-    bool shares_memory = !memory_flow_.empty() && op.traffic > 0;
-    bool on_cores = computes_on_cores() && core_share_ > 0 && is_compute(op.kind) && !shares_memory;
+    bool shares_memory = flows_.shares_memory() && op.traffic > 0;
+    bool on_cores = flows_.takes_core_time() && is_compute(op.kind) && !shares_memory;
     bool shares_device = shares_memory || on_cores ||
-                         (!device_[0].empty() && on_device(op.lane) && is_compute(op.kind));
-    bool begins = i == 0 && program_.servers;  // its step, with others
-    const bool waits = begins || waits_itself(s, i);
+                         (devices_.are_shared() && on_device(op.lane) && is_compute(op.kind));
+    bool begins = i == 0 && job_.program.servers;  // its step, with others
+    const bool waits = begins || facts_.waits_itself(s, i);
     TaskId tail = streamed ? tails_[c][lane] : kNoTask;
     Placed& p = placed[i];
     const bool kernel = shares_device && !shares_memory && !on_cores && d.ps > 0;
-    const engine::FlowId flow = kernel ? device_flow_[moves_memory(op)][c] : engine::kNoFlow;
+    const engine::FlowId flow = kernel ? devices_.flow(op, c) : engine::kNoFlow;
     if (streamed && !waits && (kernel || !shares_device) && tail != kNoTask &&
-        is_open(c, lane, tail) && kernel == (graph_.tasks()[tail].flow != engine::kNoFlow)) {
+        is_open(c, lane, tail) && kernel == (job_.graph.tasks()[tail].flow != engine::kNoFlow)) {
       p.ready = p.begin = p.end = tail;
       if (kernel) {
-        p.part = graph_.add_part(tail, static_cast<double>(d.ps), flow);
+        p.part = job_.graph.add_part(tail, static_cast<double>(d.ps), flow);
         p.begin_offset = p.end_offset = Placed::kOfPart;
       } else {
-        p.begin_offset = graph_.tasks()[tail].latency;
-        graph_.lengthen(tail, d);
-        p.end_offset = graph_.tasks()[tail].latency;
+        p.begin_offset = job_.graph.tasks()[tail].latency;
+        job_.graph.lengthen(tail, d);
+        p.end_offset = job_.graph.tasks()[tail].latency;
       }
     } else {
-      TaskId t = shares_memory ? copy(op, d - core_time(op, s, profile_), c)
-                 : on_cores    ? compute(d, c)
-                 : kernel      ? graph_.add_task({}, static_cast<double>(d.ps), flow)
-                               : graph_.add_fixed(d);
-      TaskId begin = shares_memory ? after_core(op, s, c, t) : t;
-      if (tail != kNoTask) graph_.add_edge(tail, begin);
+      TaskId t = shares_memory ? flows_.add_copy(op, d - core_time(op, s, job_.profile), c)
+                 : on_cores    ? flows_.add_compute(d, c)
+                 : kernel      ? job_.graph.add_task({}, static_cast<double>(d.ps), flow)
+                               : job_.graph.add_fixed(d);
+      TaskId begin = shares_memory ? flows_.after_core(op, s, c, t) : t;
+      if (tail != kNoTask) job_.graph.add_edge(tail, begin);
       // What was made ahead while the first steps lasted is used up sooner or later.
       if (lane == input_lane_ && steady_index == 0 && !step_ends_.empty())
-        graph_.add_edge(step_ends_.back()[c], begin);
+        job_.graph.add_edge(step_ends_.back()[c], begin);
       link_deps(s, i, placed, begin);
-      if (begins) wait_for_clock(begin, step_ends_);
+      if (begins) servers_.wait_for_clock(begin, step_ends_);
       p.ready = p.begin = begin;
       p.end = t;
       p.part = engine::kNone;
@@ -91,72 +145,11 @@ struct JobLanes : JobSteps {
       p.begin = tail;
       p.begin_offset = Placed::kEnds;
     }
-    if (awaited_[i] && streamed) close(c, lane);
+    if (facts_.is_awaited(i) && streamed) close(c, lane);
     if (!streamed) keep_worker(s, op, c, placed, p.end);
   }
 
-  // A future's callback runs on the worker that ended the collective, which picks up nothing until
-  // then.
-  void keep_worker(const StepProgram& s, const Op& callback, std::size_t c,
-                   const std::vector<Placed>& placed, TaskId end) {
-    const std::uint32_t before = callback.dep[0];
-    if (decides_ || before == kNoOp || s.ops[before].lane != Lane::Worker) return;
-    for (auto e = picked_.rbegin(); e != picked_.rend(); ++e) {
-      if (e->task != placed[before].end || e->rank_class != c) continue;
-      e->task = end;
-      graph_.notify(end);
-      return;
-    }
-  }
-
-  // `alone`: its price. What is not memory traffic (hooks, kernels' own time) is not shared.
-  TaskId copy(const Op& op, Duration alone, std::size_t c) {
-    auto traffic = static_cast<double>(op.traffic);
-    Duration moving{ceil_ps(traffic, memory_rate(profile_, options_.level))};
-    return graph_.add_task(std::max(Duration{}, alone - moving), traffic, memory_flow_[c]);
-  }
-
-  // What computes before it copies needs its core for that, like everyone on the machine. Returns
-  // the first of the two tasks.
-  TaskId after_core(const Op& op, const StepProgram& s, std::size_t c, TaskId copied) {
-    Duration d = core_time(op, s, profile_);
-    if (d.ps == 0 || core_flow_.empty()) return copied;
-    TaskId t = graph_.add_task({}, static_cast<double>(d.ps), work_flow_[c]);
-    graph_.add_edge(t, copied);
-    return t;
-  }
-
-  // What was measured as `d` while `crowd_` ranks took turns on each core: core time, and the rest,
-  // in which it slept.
-  TaskId compute(Duration d, std::size_t c) {
-    double taken = crowd_ * core_share_ * static_cast<double>(d.ps);
-    return graph_.add_task(std::max(Duration{}, Duration{d.ps - static_cast<std::int64_t>(taken)}),
-                           taken, core_flow_[c]);
-  }
-
-  bool is_open(std::size_t c, std::size_t lane, TaskId t) const {
-    std::size_t slot = c * lanes_ + lane;
-    return slot < open_.size() && open_[slot] == t;
-  }
-  void set_open(std::size_t c, std::size_t lane, TaskId t) {
-    if (open_.empty()) open_.assign(classes_.size() * lanes_, kNoTask);
-    open_[c * lanes_ + lane] = t;
-  }
-  void close(std::size_t c, std::size_t lane) {
-    if (!open_.empty()) open_[c * lanes_ + lane] = kNoTask;
-  }
-
   // ---- parameter servers
-
-  // Ranks that do not wait for one another come to be spread over a step; here they begin so.
-  Duration head_start(std::size_t c) const {
-    if (!program_.servers->apart()) return {};
-    Duration computes;
-    for (std::size_t i = 0; i < durations_.size(); ++i)
-      if (is_compute(prepared_for_->ops[i].kind)) computes += durations_[i];
-    return {computes.ps * static_cast<std::int64_t>(c) /
-            static_cast<std::int64_t>(classes_.size())};
-  }
 
   void add_exchange(const StepProgram& s, std::uint32_t i,
                     std::vector<std::vector<Placed>>& placed) {
@@ -164,16 +157,16 @@ struct JobLanes : JobSteps {
     std::vector<TaskId> after;
     std::vector<TaskId> done;
     if (is_served(op.kind)) {
-      for (std::size_t c = 0; c < classes_.size(); ++c) {
-        after.push_back(graph_.add_fixed({}));
+      for (std::size_t c = 0; c < job_.classes.size(); ++c) {
+        after.push_back(job_.graph.add_fixed({}));
         link_deps(s, i, placed[c], after.back());
       }
-      done = add_served(op, after);
+      done = servers_.add_served(op, after);
     } else {
       for (const auto& of_class : placed) after.push_back(of_class[op.dep[0]].end);
-      done = add_server_work(s.ops[op.dep[0]].group, durations_[i], after);
+      done = servers_.add_server_work(s.ops[op.dep[0]].group, facts_.durations()[i], after);
     }
-    for (std::size_t c = 0; c < classes_.size(); ++c) {
+    for (std::size_t c = 0; c < job_.classes.size(); ++c) {
       Placed& p = placed[c][i];
       p.ready = is_served(op.kind) ? after[c] : done[c];
       p.begin = done[c];
@@ -183,7 +176,7 @@ struct JobLanes : JobSteps {
     }
   }
   bool is_exchange(const Op& op) const {
-    return program_.servers && (is_served(op.kind) || is_server_work(op.kind));
+    return job_.program.servers && (is_served(op.kind) || is_server_work(op.kind));
   }
 
   // ---- collectives
@@ -191,24 +184,25 @@ struct JobLanes : JobSteps {
   void add_collective(const StepProgram& s, std::uint32_t i,
                       std::vector<std::vector<Placed>>& placed) {
     const Op& op = s.ops[i];
-    bool pooled = op.lane == Lane::Worker && !decides_;
-    const Price& price = price_of(op);
-    const KernelWait wait = kernel_wait(program_, op.group, op.lane, comm_.ranks(), options_.level);
-    const bool waits = wait.last.ps > 0 && !device_[0].empty();
-    std::vector<TaskId> arrive(classes_.size());
-    for (std::size_t c = 0; c < classes_.size(); ++c) {
-      TaskId ready = graph_.add_fixed(collective::queued_launch(comm_, profile_));
+    bool pooled = op.lane == Lane::Worker && !job_.decides();
+    const Price& price = job_.price_of(op);
+    const KernelWait wait =
+        kernel_wait(job_.program, op.group, op.lane, job_.comm.ranks(), job_.options.level);
+    const bool waits = wait.last.ps > 0 && devices_.are_shared();
+    std::vector<TaskId> arrive(job_.classes.size());
+    for (std::size_t c = 0; c < job_.classes.size(); ++c) {
+      TaskId ready = job_.graph.add_fixed(collective::queued_launch(job_.comm, job_.profile));
       link_deps(s, i, placed[c], ready);
       if (pooled && op.dep[0] == kNoOp) after_host(c, ready);
       placed[c][i].ready = ready;
       arrive[c] = pooled ? queue(c, ready) : streamed(c, op.lane, ready);
-      if (waits) arrive[c] = after_kernels(wait, c, arrive[c]);
+      if (waits) arrive[c] = devices_.after_kernels(wait, c, arrive[c]);
     }
-    TaskId first = static_cast<TaskId>(graph_.size());
-    bool by_message = options_.fidelity == Fidelity::Message;
-    std::vector<TaskId> done = by_message ? add_messages_of_groups(op, price, arrive)
-                                          : add_phases(price, op.group, arrive);
-    for (std::size_t c = 0; c < classes_.size(); ++c) {
+    TaskId first = static_cast<TaskId>(job_.graph.size());
+    bool by_message = job_.options.fidelity == Fidelity::Message;
+    std::vector<TaskId> done = by_message ? collectives_.add_messages_of_groups(op, price, arrive)
+                                          : collectives_.add_phases(price, op.group, arrive);
+    for (std::size_t c = 0; c < job_.classes.size(); ++c) {
       Placed& p = placed[c][i];
       p.begin = by_message ? arrive[c] : first;
       p.begin_offset = by_message && waits ? Placed::kEnds : 0;
@@ -220,16 +214,55 @@ struct JobLanes : JobSteps {
         tails_[c][static_cast<std::size_t>(op.lane)] = done[c];
         close(c, static_cast<std::size_t>(op.lane));
       }
-      if (!device_[0].empty() && op.lane != Lane::Compute && op.lane != Lane::Worker)
-        for (std::size_t k = 0; k < (profile_.memory_hold ? 2 : 1); ++k)
-          graph_.add_hold(arrive[c], done[c], {device_[k][c], hold_of(k, price)});
+      if (devices_.are_shared() && op.lane != Lane::Compute && op.lane != Lane::Worker)
+        devices_.hold(arrive[c], done[c], c, price);
     }
     if (pooled) {
-      if (options_.fidelity == Fidelity::Collective)
-        graph_.notify(done[0]);
+      if (job_.options.fidelity == Fidelity::Collective)
+        job_.graph.notify(done[0]);
       else
-        for (TaskId t : done) graph_.notify(t);
+        for (TaskId t : done) job_.graph.notify(t);
     }
+  }
+
+ private:
+  // A future's callback runs on the worker that ended the collective, which picks up nothing until
+  // then.
+  void keep_worker(const StepProgram& s, const Op& callback, std::size_t c,
+                   const std::vector<Placed>& placed, TaskId end) {
+    const std::uint32_t before = callback.dep[0];
+    if (job_.decides() || before == kNoOp || s.ops[before].lane != Lane::Worker) return;
+    for (auto e = picked_.rbegin(); e != picked_.rend(); ++e) {
+      if (e->task != placed[before].end || e->rank_class != c) continue;
+      e->task = end;
+      job_.graph.notify(end);
+      return;
+    }
+  }
+
+  bool is_open(std::size_t c, std::size_t lane, TaskId t) const {
+    std::size_t slot = c * facts_.lanes() + lane;
+    return slot < open_.size() && open_[slot] == t;
+  }
+
+  void set_open(std::size_t c, std::size_t lane, TaskId t) {
+    if (open_.empty()) open_.assign(job_.classes.size() * facts_.lanes(), kNoTask);
+    open_[c * facts_.lanes() + lane] = t;
+  }
+
+  void close(std::size_t c, std::size_t lane) {
+    if (!open_.empty()) open_[c * facts_.lanes() + lane] = kNoTask;
+  }
+
+  // Ranks that do not wait for one another come to be spread over a step; here they begin so.
+  Duration head_start(std::size_t c) const {
+    if (!job_.program.servers->apart()) return {};
+    Duration computes;
+    const std::vector<Duration>& durations = facts_.durations();
+    for (std::size_t i = 0; i < durations.size(); ++i)
+      if (is_compute(facts_.prepared().ops[i].kind)) computes += durations[i];
+    return {computes.ps * static_cast<std::int64_t>(c) /
+            static_cast<std::int64_t>(job_.classes.size())};
   }
 
   // The host hands collectives to the workers in listed order: one that waits for no operation of
@@ -237,24 +270,24 @@ struct JobLanes : JobSteps {
   void after_host(std::size_t c, TaskId ready) {
     auto host = static_cast<std::size_t>(Lane::Host);
     if (tails_[c][host] == kNoTask) return;
-    graph_.add_edge(tails_[c][host], ready);
+    job_.graph.add_edge(tails_[c][host], ready);
     close(c, host);
   }
 
   TaskId streamed(std::size_t c, Lane lane, TaskId ready) {
     TaskId tail = tails_[c][static_cast<std::size_t>(lane)];
     if (tail == kNoTask) return ready;
-    TaskId t = graph_.add_fixed({});
-    graph_.add_edge(ready, t);
-    graph_.add_edge(tail, t);
+    TaskId t = job_.graph.add_fixed({});
+    job_.graph.add_edge(ready, t);
+    job_.graph.add_edge(tail, t);
     return t;
   }
 
   // Enqueued when `ready` ends; picked up when the policy says so.
   TaskId queue(std::size_t c, TaskId ready) {
-    TaskId pickup = graph_.add_fixed({});
-    graph_.add_gate(pickup);
-    graph_.notify(ready);
+    TaskId pickup = job_.graph.add_fixed({});
+    job_.graph.add_gate(pickup);
+    job_.graph.notify(ready);
     queued_.push_back({ready, static_cast<std::uint32_t>(c), pickup});
     return pickup;
   }
@@ -265,6 +298,12 @@ struct JobLanes : JobSteps {
     TaskId pickup;  // kNoTask: the task is an end
   };
 
+  Job& job_;
+  Flows& flows_;
+  Devices& devices_;
+  Collectives& collectives_;
+  ServerWork& servers_;
+  StepFacts& facts_;
   std::size_t input_lane_ =
       kLanes + kMostStreams;                // that batches are made on; none has this number
   std::vector<std::vector<TaskId>> tails_;  // by class: last task of each lane
@@ -272,6 +311,7 @@ struct JobLanes : JobSteps {
   std::vector<std::vector<TaskId>> step_ends_;
   std::vector<Pooled> queued_;
   std::vector<Pooled> picked_;
+  std::vector<systems::WorkerPool> pools_;  // by class
 };
 
 }  // namespace ddpsim::predict

@@ -13,25 +13,32 @@
 
 namespace ddpsim::predict {
 
-struct JobServers : JobCollectives {
-  using JobCollectives::JobCollectives;
+class ServerWork {
+ public:
+  using TaskId = engine::TaskId;
+  using Communicator = collective::Communicator;
+  using Price = collective::Price;
+
+  ServerWork(Job& job, Flows& flows, Collectives& collectives)
+      : job_(job), flows_(flows), collectives_(collectives) {}
 
   // Ranks that are in the same step send together, unless every message is a task.
   bool one_by_one() const {
-    return program_.servers->apart() || options_.fidelity == Fidelity::Message;
+    return job_.program.servers->apart() || job_.options.fidelity == Fidelity::Message;
   }
 
   // Of each class, when it has sent or received. One by one, a class is one rank.
   std::vector<TaskId> add_served(const Op& op, const std::vector<TaskId>& arrive) {
-    const Price& price = price_of(op);
-    if (!one_by_one()) return add_phases(price, op.group, arrive);
+    const Price& price = job_.price_of(op);
+    if (!one_by_one()) return collectives_.add_phases(price, op.group, arrive);
     std::vector<TaskId> done;
     for (std::size_t c = 0; c < arrive.size(); ++c) {
-      const Way& way = way_of(op, classes_[c].ranks.front());
-      done.push_back(way.flow == engine::kNone
-                         ? graph_.add_fixed(way.latency)
-                         : graph_.add_task(way.latency, static_cast<double>(op.bytes), way.flow));
-      graph_.add_edge(arrive[c], done.back());
+      const Way& way = way_of(op, job_.classes[c].ranks.front());
+      done.push_back(
+          way.flow == engine::kNone
+              ? job_.graph.add_fixed(way.latency)
+              : job_.graph.add_task(way.latency, static_cast<double>(op.bytes), way.flow));
+      job_.graph.add_edge(arrive[c], done.back());
     }
     return done;
   }
@@ -42,23 +49,23 @@ struct JobServers : JobCollectives {
                                       const std::vector<TaskId>& after) {
     std::vector<TaskId> done;
     for (std::size_t c = 0; c < after.size(); ++c) {
-      if (c == 0 || program_.servers->apart())
-        done.push_back(d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps), work_of(group))
-                                : graph_.add_fixed({}));
+      if (c == 0 || job_.program.servers->apart())
+        done.push_back(d.ps > 0 ? job_.graph.add_task({}, static_cast<double>(d.ps), work_of(group))
+                                : job_.graph.add_fixed({}));
       else
         done.push_back(done.front());
-      graph_.add_edge(after[c], done.back());
+      job_.graph.add_edge(after[c], done.back());
     }
     return done;
   }
 
   // The first operation of a step of class c. `ends`: of the steps before, by class.
   void wait_for_clock(TaskId first, const std::vector<std::vector<TaskId>>& ends) {
-    const auto bound = program_.servers->staleness;
-    if (!program_.servers->apart() || bound < 0) return;
+    const auto bound = job_.program.servers->staleness;
+    if (!job_.program.servers->apart() || bound < 0) return;
     const auto behind = static_cast<std::size_t>(bound) + 1;
     if (ends.size() < behind) return;
-    for (TaskId end : ends[ends.size() - behind]) graph_.add_edge(end, first);
+    for (TaskId end : ends[ends.size() - behind]) job_.graph.add_edge(end, first);
   }
 
  private:
@@ -76,17 +83,17 @@ struct JobServers : JobCollectives {
 
   void find_ways() {
     topology::Route route;
-    for (std::size_t k = 0; k < comm_.groups.size(); ++k)
-      for (const RankClass& of : classes_)
+    for (std::size_t k = 0; k < job_.comm.groups.size(); ++k)
+      for (const RankClass& of : job_.classes)
         for (bool push : {true, false}) {
-          const Communicator& c = comm_.groups[k];
+          const Communicator& c = job_.comm.groups[k];
           if (c.server < 0) continue;
           const auto group = static_cast<std::uint8_t>(k + 1);
           const int rank = of.ranks.front();
           const int device = c.devices[static_cast<std::size_t>(rank)];
           collective::find_server_route(*c.fabric, device, c.server, push, route);
           Way& way = ways_[{group, rank, push}];
-          way.latency = collective::server_latency(c, profile_, device, push);
+          way.latency = collective::server_latency(c, job_.profile, device, push);
           way.links = route.links;
         }
     std::map<topology::LinkId, std::vector<const Way*>> on;  // in order of ways
@@ -95,8 +102,8 @@ struct JobServers : JobCollectives {
     for (auto& [key, way] : ways_) {
       std::vector<engine::Demand> demands;
       for (topology::LinkId l : way.links)
-        if (decides(l, on)) demands.push_back({link_resource(l), 1});
-      if (!demands.empty()) way.flow = graph_.add_flow(demands, 1);
+        if (decides(l, on)) demands.push_back({flows_.link_resource(l), 1});
+      if (!demands.empty()) way.flow = job_.graph.add_flow(demands, 1);
     }
   }
 
@@ -104,10 +111,10 @@ struct JobServers : JobCollectives {
   // that one does: rates are the same without it.
   bool decides(topology::LinkId l,
                const std::map<topology::LinkId, std::vector<const Way*>>& on) const {
-    const auto& links = comm_.fabric->links();
+    const auto& links = job_.comm.fabric->links();
     if (links[l].burst.count > 0) return true;
     auto rate = [&](topology::LinkId k) {
-      return collective::link_rate(comm_, profile_, options_.level, k);
+      return collective::link_rate(job_.comm, job_.profile, job_.options.level, k);
     };
     const auto& own = on.at(l);
     auto narrower = [&](topology::LinkId other) {
@@ -126,12 +133,15 @@ struct JobServers : JobCollectives {
   engine::FlowId work_of(std::uint8_t group) {
     auto [it, fresh] = work_.try_emplace(group);
     if (fresh) {
-      engine::Demand d{graph_.add_resource({1.0, 0, 0}), 1};
-      it->second = graph_.add_flow(std::span(&d, 1), 1, 1);
+      engine::Demand d{job_.graph.add_resource({1.0, 0, 0}), 1};
+      it->second = job_.graph.add_flow(std::span(&d, 1), 1, 1);
     }
     return it->second;
   }
 
+  Job& job_;
+  Flows& flows_;
+  Collectives& collectives_;
   std::map<Key, Way> ways_;
   std::map<std::uint8_t, engine::FlowId> work_;
 };

@@ -5,15 +5,14 @@
 #include <vector>
 
 #include "sim/predict/implied.h"
-#include "sim/predict/job_servers.h"
+#include "sim/predict/job_flows.h"
 
 namespace ddpsim::predict {
 
-struct JobSteps : JobServers {
-  JobSteps(Shared& shared, const Program& program, const Communicator& comm, const Profile& profile,
-           const std::vector<RankClass>& classes, const SimulationOptions& options)
-      : JobServers(shared, program, comm, profile, classes, options),
-        lanes_(kLanes + program.streams.size()) {}
+class StepFacts {
+ public:
+  StepFacts(const Job& job, const Flows& flows)
+      : job_(job), flows_(flows), lanes_(kLanes + job.program.streams.size()) {}
 
   // The step whose operations follow.
   void prepare_for(const StepProgram& s) {
@@ -23,9 +22,9 @@ struct JobSteps : JobServers {
     durations_.clear();
     durations_.reserve(s.ops.size());
     for (const Op& op : s.ops)
-      durations_.push_back(price(op, s, program_, profile_, options_.level));
+      durations_.push_back(price(op, s, job_.program, job_.profile, job_.options.level));
     implied_.assign(s.ops.size(), kNoOp);
-    if (!decides_ && !program_.servers && same_for_all()) {
+    if (!decides_ && !job_.program.servers && flows_.same_for_all()) {
       std::vector<Duration> taken;
       taken.reserve(s.ops.size());
       for (std::uint32_t i = 0; i < s.ops.size(); ++i) taken.push_back(duration_of(i, 0, -1));
@@ -36,28 +35,10 @@ struct JobSteps : JobServers {
     for (const auto& e : extra_deps_) has_extra_[e.op] = 1;
   }
 
-  bool is_implied(std::uint32_t op, std::uint32_t dep) const { return implied_[op] == dep; }
-
-  // Operations that another one names as a dependency.
-  std::vector<std::uint8_t> awaited_ops(const StepProgram& s) const {
-    std::vector<std::uint8_t> awaited(s.ops.size(), 0);
-    for (std::uint32_t i = 0; i < s.ops.size(); ++i)
-      for (std::uint32_t d : s.ops[i].dep)
-        if (d != kNoOp && !is_implied(i, d)) awaited[d] = 1;
-    for (const auto& e : s.extra_deps) awaited[e.dep] = 1;
-    awaited.back() = 1;
-    if (!decides_) return awaited;
-    for (std::uint32_t made : s.made_by)
-      if (made != kNoOp) awaited[made] = 1;
-    for (std::size_t i = 0; i < s.ops.size(); ++i)
-      if (is_request(s.ops[i].kind) || waits_for_requests(s.ops[i].kind)) awaited[i] = 1;
-    return awaited;
-  }
-
   Duration duration_of(std::uint32_t op, std::size_t c, int steady_index) const {
     Duration d = durations_[op];
     if (is_input(prepared_for_->ops[op].kind)) return d;  // no slow rank's
-    const RankClass& rc = classes_[c];
+    const RankClass& rc = job_.classes[c];
     double f = rc.factor;
     if (steady_index >= 0 && static_cast<std::size_t>(steady_index) < rc.step_factors.size())
       f *= rc.step_factors[static_cast<std::size_t>(steady_index)];
@@ -87,7 +68,36 @@ struct JobSteps : JobServers {
       if (e->op == i) each(e->dep);
   }
 
-  std::size_t lanes_ = kLanes;
+  // Without the class's factor.
+  const std::vector<Duration>& durations() const { return durations_; }
+  const StepProgram& prepared() const { return *prepared_for_; }
+  bool is_awaited(std::uint32_t op) const { return awaited_[op] != 0; }
+  std::size_t lanes() const { return lanes_; }
+  // The step that is decided meanwhile has so many extra dependencies from before.
+  void set_decided(std::size_t deps) { decided_deps_ = deps; }
+
+ private:
+  bool is_implied(std::uint32_t op, std::uint32_t dep) const { return implied_[op] == dep; }
+
+  // Operations that another one names as a dependency.
+  std::vector<std::uint8_t> awaited_ops(const StepProgram& s) const {
+    std::vector<std::uint8_t> awaited(s.ops.size(), 0);
+    for (std::uint32_t i = 0; i < s.ops.size(); ++i)
+      for (std::uint32_t d : s.ops[i].dep)
+        if (d != kNoOp && !is_implied(i, d)) awaited[d] = 1;
+    for (const auto& e : s.extra_deps) awaited[e.dep] = 1;
+    awaited.back() = 1;
+    if (!decides_) return awaited;
+    for (std::uint32_t made : s.made_by)
+      if (made != kNoOp) awaited[made] = 1;
+    for (std::size_t i = 0; i < s.ops.size(); ++i)
+      if (is_request(s.ops[i].kind) || waits_for_requests(s.ops[i].kind)) awaited[i] = 1;
+    return awaited;
+  }
+
+  const Job& job_;
+  const Flows& flows_;
+  const std::size_t lanes_;
   const StepProgram* prepared_for_ = nullptr;  // the step whose facts follow
   std::vector<std::uint8_t> awaited_;          // by operation: another one names it as a dependency
   std::vector<std::uint8_t> has_extra_;        // by operation: it waits for more than Op::dep
@@ -95,7 +105,7 @@ struct JobSteps : JobServers {
   std::vector<StepProgram::ExtraDep> extra_deps_;  // by operation
   std::size_t decided_deps_ = 0;  // of a step that is decided meanwhile: of its newest operations
   std::vector<Duration> durations_;  // by operation, before the class's factor
-  const bool decides_ = program_.coordination.has_value();  // operations are decided meanwhile
+  const bool decides_ = job_.decides();
 };
 
 }  // namespace ddpsim::predict

@@ -37,6 +37,13 @@ CLASS = re.compile(
 )
 
 
+# `struct A : B {`, `class A final : public B<int>, C {`.
+DERIVED = re.compile(
+    r'(?<!enum )(?<!enum class )(?<!\w)(?:class|struct)\s+(?P<name>[A-Za-z_]\w*)\s*(?:final\b\s*)?'
+    r':(?!:)(?P<bases>[^;{}()]*)\{'
+)
+
+
 class LayersError(Exception):
     """sim/LAYERS itself cannot be read."""
 
@@ -51,6 +58,8 @@ class Rules:
     generated: set = dataclasses.field(default_factory=set)
     hidden: list = dataclasses.field(default_factory=list)  # (header, room)
     doors: dict = dataclasses.field(default_factory=dict)  # room -> what others may include of it
+    composed: list = dataclasses.field(default_factory=list)  # folders without inheritance
+    bases: list = dataclasses.field(default_factory=list)  # but of these
     few: list = dataclasses.field(
         default_factory=list
     )  # (most files, tokens, regexes, rooms that may)
@@ -108,6 +117,9 @@ def read_rules(root):
         elif verb == "door" and len(args) >= 2:
             rules.doors.setdefault(args[0], []).extend(args[1:])
             mentioned.append((number, args[0]))
+        elif verb == "composed" and args:
+            rules.composed.append(args[0])
+            rules.bases += args[1:]
         elif verb == "impure" and args:
             rules.impure.update(args)
         elif verb == "ban" and args:
@@ -250,6 +262,15 @@ def classes_of(text):
                 break
 
 
+def derived_classes(text):
+    """(line, name, its bases) of each class that has bases."""
+    code = code_only(text)
+    for match in DERIVED.finditer(code):
+        bases = re.sub(r"\b(?:public|protected|private|virtual)\b", "", match.group("bases"))
+        names = [re.sub(r"<.*", "", b).strip() for b in bases.split(",")]
+        yield code.count("\n", 0, match.start()) + 1, match.group("name"), names
+
+
 def check_file(root, rules, path):
     """(violations, warnings), each a list of (line, sentence)."""
     text = (root / path).read_text(encoding="utf-8", errors="replace")
@@ -277,6 +298,12 @@ def check_file(root, rules, path):
         for number, name, count in classes_of(text)
         if count > rules.class_lines
     ]
+    if any(path.startswith(folder + "/") for folder in rules.composed):
+        bad += [
+            (number, f"{name} inherits {', '.join(names)}; let it have one instead")
+            for number, name, names in derived_classes(text)
+            if not set(names) <= set(rules.bases)
+        ]
     for number, line in enumerate(joined_lines(without_raw_strings(without_comments(text))), 1):
         directive = INCLUDE.match(line)
         if directive:
@@ -396,6 +423,7 @@ generated version.h
 few 1 Does::* Phase::* beside sim/units
 hidden sim/engine/inside.h sim/engine
 door sim/topology base/ record.h
+composed sim std::runtime_error
 lines 400 600
 class 30
 """
@@ -411,7 +439,10 @@ CLEAN = {
         '#pragma once\n#include <cstdint>\n// std::exp( new virtual #include "sim/io/x.h"\n'
     ),
     "sim/engine/inside.h": "#include <vector>\n",
-    "sim/topology/base/part.h": "",
+    "sim/topology/base/part.h": (
+        "enum class E : char { A };\nstruct Bad : std::runtime_error {\n};\n"
+        "struct Plain {\n  Plain() : x(0) {}\n  int x : 3;\n};\n"
+    ),
     "sim/topology/ring/record.h": '#include "sim/topology/ring/inner.h"\n',
     "sim/topology/ring/inner.h": "",
     "tools/door.cc": '#include "sim/topology/ring/record.h"\n#include "sim/topology/base/part.h"\n',
@@ -495,6 +526,8 @@ BROKEN = {
         '#include "sim/engine/inside.h"\n',
         "is hidden in sim/engine",
     ),
+    "a base class": ("sim/units/b.h", "struct B : A {\n  int x;\n};\n", "B inherits A"),
+    "a private base": ("sim/io/b.h", "class B final : Other<A>, C {\n};\n", "B inherits Other, C"),
     "past a door": (
         "tools/main.cc",
         '#include "sim/topology/ring/inner.h"\n',
@@ -602,7 +635,10 @@ def self_test():
         "a refusal",
     )
     through = {
-        "sim/topology/base/part.h": "",
+        "sim/topology/base/part.h": (
+        "enum class E : char { A };\nstruct Bad : std::runtime_error {\n};\n"
+        "struct Plain {\n  Plain() : x(0) {}\n  int x : 3;\n};\n"
+    ),
     "sim/topology/ring/record.h": '#include "sim/topology/ring/inner.h"\n',
     "sim/topology/ring/inner.h": "",
     "tools/door.cc": '#include "sim/topology/ring/record.h"\n#include "sim/topology/base/part.h"\n',

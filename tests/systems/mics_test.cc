@@ -23,10 +23,10 @@ class MadeUpSystem : public InFolder {
     return o.out;
   }
   static std::int64_t step(const std::string& partition) {
-    const io::Json answer = io::parse_json(
-        ask("predict",
-            {"--plan", "mics", "--set", "partition_size=" + partition, "--format", "json"}),
-        "stdout");
+    const io::Json answer =
+        io::parse_json(ask("predict", {"--plan", "mics", "--set", "cluster.link.bandwidth=50Gb/s",
+                                       "--set", "partition_size=" + partition, "--format", "json"}),
+                       "stdout");
     return answer["summary"]["step_ps"].get<std::int64_t>();
   }
 };

@@ -63,21 +63,8 @@ Problem check_unused(const Plan& p, const Workload& w) {
               "find_unused_parameters or static_graph is true (--set find_unused_parameters=true)"};
 }
 
-}  // namespace
-
-Problem validate_ddp(const Plan& p, const Workload& w, DeviceKind device) {
-  if (Problem problem = check_buckets(p)) return problem;
-  if (Problem problem = check_hook(p, backend_of(p, device))) return problem;
-  if (stages_collectives(p, device))
-    if (Problem problem = check_staged(p)) return problem;
-  if (w.cuda_graphs && ddp_of(p).find_unused_parameters)
-    return {"/workload",
-            "a step with find_unused_parameters is not replayed as a CUDA graph: its host decides "
-            "while it runs (cuda_graphs=false)"};
-  const DdpPlan& d = ddp_of(p);
-  const bool gpu = device == DeviceKind::Gpu;
-  const Backend b = backend_of(p, device);
-  const bool power = ddp_of(p).comm_hook == CommHook::PowerSgd;
+Problem check_power_sgd_knobs(const DdpPlan& d, const Workload& w, Backend b) {
+  const bool power = d.comm_hook == CommHook::PowerSgd;
   const DdpPlan plain;
   if (!power)
     for (auto [knob, set] :
@@ -108,38 +95,48 @@ Problem validate_ddp(const Plan& p, const Workload& w, DeviceKind device) {
     return {"/plan/comm_hook", std::string("powerSGD over ") +
                                    (b == Backend::Tcp ? "ddpsim's own executor" : "MPI") +
                                    " is not modelled; use nccl or gloo"};
-  if (d.batched_grad_copy && !p.pytorch.has(pytorch::Change::CopiesGradientsTogether))
-    return {"/plan/batched_grad_copy", "PyTorch 2.12 is the first to have it (--set pytorch=2.12)"};
-  if (d.optimizer_in_backward) {
-    if (gpu && !p.pytorch.has(pytorch::Change::OptimizerInBackwardOnGpus))
-      return {"/plan/optimizer_in_backward",
-              std::string("is modelled as of PyTorch ") +
-                  first_with(pytorch::Change::OptimizerInBackwardOnGpus)};
-    if (p.system != kDdpSystem)
-      return {"/plan/optimizer_in_backward",
-              "ZeroRedundancyOptimizer updates after backward; leave out one of the two"};
-    if (ddp_of(p).comm_hook != CommHook::None)
-      return {"/plan/optimizer_in_backward",
-              "takes the place of a comm_hook; leave out one of the two"};
-    if (p.accumulation_steps > 1)
-      return {"/plan/optimizer_in_backward",
-              "updates in every backward: PyTorch refuses it together with no_sync, and without it "
-              "micro-steps would each update"};
-    if (loop_work(w).clip > 0 || loop_work(w).unscale > 0)
-      return {"/plan/optimizer_in_backward",
-              "has updated a parameter before the norm of all gradients is known: without clipping "
-              "and without a GradScaler (--set workload.loop={})"};
-  }
-  if (d.skip_all_reduce_unused_params) {
-    if (!p.pytorch.has(pytorch::Change::SkipsUnusedBuckets))
-      return {"/plan/skip_all_reduce_unused_params",
-              "PyTorch 2.8 is the first to have it (#151503): --set pytorch=2.8"};
-    if (!ddp_of(p).find_unused_parameters || ddp_of(p).static_graph)
-      return {
-          "/plan/skip_all_reduce_unused_params",
-          "skips buckets whose parameters the search found unused, and there is no search (--set "
-          "find_unused_parameters=true)"};
-  }
+  return {};
+}
+
+Problem check_update_in_backward(const Plan& p, const Workload& w, bool gpu) {
+  const DdpPlan& d = ddp_of(p);
+  if (!d.optimizer_in_backward) return {};
+  if (gpu && !p.pytorch.has(pytorch::Change::OptimizerInBackwardOnGpus))
+    return {"/plan/optimizer_in_backward",
+            std::string("is modelled as of PyTorch ") +
+                first_with(pytorch::Change::OptimizerInBackwardOnGpus)};
+  if (p.system != kDdpSystem)
+    return {"/plan/optimizer_in_backward",
+            "ZeroRedundancyOptimizer updates after backward; leave out one of the two"};
+  if (d.comm_hook != CommHook::None)
+    return {"/plan/optimizer_in_backward",
+            "takes the place of a comm_hook; leave out one of the two"};
+  if (p.accumulation_steps > 1)
+    return {"/plan/optimizer_in_backward",
+            "updates in every backward: PyTorch refuses it together with no_sync, and without it "
+            "micro-steps would each update"};
+  if (loop_work(w).clip > 0 || loop_work(w).unscale > 0)
+    return {"/plan/optimizer_in_backward",
+            "has updated a parameter before the norm of all gradients is known: without clipping "
+            "and without a GradScaler (--set workload.loop={})"};
+  return {};
+}
+
+Problem check_skipping(const Plan& p) {
+  const DdpPlan& d = ddp_of(p);
+  if (!d.skip_all_reduce_unused_params) return {};
+  if (!p.pytorch.has(pytorch::Change::SkipsUnusedBuckets))
+    return {"/plan/skip_all_reduce_unused_params",
+            "PyTorch 2.8 is the first to have it (#151503): --set pytorch=2.8"};
+  if (!d.find_unused_parameters || d.static_graph)
+    return {"/plan/skip_all_reduce_unused_params",
+            "skips buckets whose parameters the search found unused, and there is no search (--set "
+            "find_unused_parameters=true)"};
+  return {};
+}
+
+Problem check_process_group(const Plan& p) {
+  const DdpPlan& d = ddp_of(p);
   if (d.process_group_stride != 1 && d.process_group_size == 0)
     return {"/plan/process_group_stride", "is of process_group_size (--set process_group_size=4)"};
   if (d.process_group_size != 0) {
@@ -152,20 +149,28 @@ Problem validate_ddp(const Plan& p, const Workload& w, DeviceKind device) {
               "groups are modelled of plain DDP: without ZeroRedundancyOptimizer, join and "
               "sync_batch_norm, whose own groups are all ranks unless told otherwise"};
   }
-  if (d.sync_batch_norm) {
-    auto is_norm = [](const Layer& l) { return l.op.kind == "batch_norm" && !l.tensors.empty(); };
-    if (!gpu) return {"/plan/sync_batch_norm", "SyncBatchNorm expects input on a GPU (PyTorch)"};
-    if (w.layers.empty())
-      return {"/plan/sync_batch_norm",
-              "synchronises inside forward, and a capture knows forward only as a whole: use a "
-              "described workload (ddpsim list workloads)"};
-    if (std::none_of(w.layers.begin(), w.layers.end(), is_norm))
-      return {"/plan/sync_batch_norm", "the workload has no batch norm"};
-    if (d.join)
-      return {"/plan/join",
-              "knows only DDP's own collectives: PyTorch refuses SyncBatchNorm inside join, unless "
-              "it ends with the first rank"};
-  }
+  return {};
+}
+
+Problem check_synced_norms(const DdpPlan& d, const Workload& w, bool gpu) {
+  if (!d.sync_batch_norm) return {};
+  auto is_norm = [](const Layer& l) { return l.op.kind == "batch_norm" && !l.tensors.empty(); };
+  if (!gpu) return {"/plan/sync_batch_norm", "SyncBatchNorm expects input on a GPU (PyTorch)"};
+  if (w.layers.empty())
+    return {"/plan/sync_batch_norm",
+            "synchronises inside forward, and a capture knows forward only as a whole: use a "
+            "described workload (ddpsim list workloads)"};
+  if (std::none_of(w.layers.begin(), w.layers.end(), is_norm))
+    return {"/plan/sync_batch_norm", "the workload has no batch norm"};
+  if (d.join)
+    return {"/plan/join",
+            "knows only DDP's own collectives: PyTorch refuses SyncBatchNorm inside join, unless "
+            "it ends with the first rank"};
+  return {};
+}
+
+Problem check_join(const Plan& p) {
+  const DdpPlan& d = ddp_of(p);
   if (!d.divide_by_initial_world_size && !d.join)
     return {"/plan/divide_by_initial_world_size", "is of join (--set join=true)"};
   if (d.joined_ranks != 0 && !d.join) return {"/plan/joined_ranks", "is of join (--set join=true)"};
@@ -177,6 +182,31 @@ Problem validate_ddp(const Plan& p, const Workload& w, DeviceKind device) {
     return {"/plan/joined_ranks", "0 to all ranks but one"};
   if (d.join && p.accumulation_steps > 1)
     return {"/plan/join", "is modelled with a backward in each step (accumulation_steps=1)"};
+  return {};
+}
+
+}  // namespace
+
+Problem validate_ddp(const Plan& p, const Workload& w, DeviceKind device) {
+  const DdpPlan& d = ddp_of(p);
+  const bool gpu = device == DeviceKind::Gpu;
+  const Backend b = backend_of(p, device);
+  if (Problem problem = check_buckets(p)) return problem;
+  if (Problem problem = check_hook(p, b)) return problem;
+  if (stages_collectives(p, device))
+    if (Problem problem = check_staged(p)) return problem;
+  if (w.cuda_graphs && d.find_unused_parameters)
+    return {"/workload",
+            "a step with find_unused_parameters is not replayed as a CUDA graph: its host decides "
+            "while it runs (cuda_graphs=false)"};
+  if (Problem problem = check_power_sgd_knobs(d, w, b)) return problem;
+  if (d.batched_grad_copy && !p.pytorch.has(pytorch::Change::CopiesGradientsTogether))
+    return {"/plan/batched_grad_copy", "PyTorch 2.12 is the first to have it (--set pytorch=2.12)"};
+  if (Problem problem = check_update_in_backward(p, w, gpu)) return problem;
+  if (Problem problem = check_skipping(p)) return problem;
+  if (Problem problem = check_process_group(p)) return problem;
+  if (Problem problem = check_synced_norms(d, w, gpu)) return problem;
+  if (Problem problem = check_join(p)) return problem;
   return check_unused(p, w);
 }
 
