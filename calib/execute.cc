@@ -13,7 +13,7 @@
 #include "calib/player.h"
 #include "calib/stage.h"
 #include "sim/analysis/compare.h"
-#include "sim/predict/roofline.h"
+#include "sim/cost/roofline.h"
 #include "sim/systems/base/lower.h"
 
 namespace ddpsim::calib {

@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 #include <time.h>
 
-#include "sim/predict/roofline.h"
+#include "sim/cost/roofline.h"
 #include "sim/systems/base/worker_pool.h"
 
 namespace ddpsim::calib {

@@ -15,9 +15,9 @@
 #include "calib/cuda/stages.h"
 #include "calib/gpu/play.h"
 #include "calib/origin.h"
+#include "sim/cost/roofline.h"
 #include "sim/io/codecs.h"
 #include "sim/predict/lowered.h"
-#include "sim/predict/roofline.h"
 
 namespace ddpsim::calib::cuda {
 namespace {

@@ -1,12 +1,12 @@
-// What the samples of operators say, as points of the forms of sim/predict/kernel_time.h.
+// What the samples of operators say, as points of the forms of sim/cost/kernel_time.h.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "sim/cost/kernel_time.h"
 #include "sim/model/run.h"
-#include "sim/predict/kernel_time.h"
 
 namespace ddpsim::calib {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "sim/predict/roofline.h"
+#include "sim/cost/roofline.h"
 
 namespace ddpsim::calib::gpu {
 namespace {

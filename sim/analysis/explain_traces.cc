@@ -214,95 +214,121 @@ void what_if(const TracedRanks& job, TraceExplanation& out) {
              mean(sum.without_both, n), mean(sum.without_host, n)};
 }
 
-}  // namespace
+// The sums over steps, and in the end the means.
+class Sums {
+ public:
+  explicit Sums(const TracedRanks& job) : job_(job) {
+    out_.steps = static_cast<int>(job.steps());
+    out_.notes = job.notes;
+    out_.step_least = Duration{INT64_MAX};
+    for (const RankTrace& r : job.ranks) out_.ranks.emplace_back().rank = r.rank;
+  }
 
-TraceExplanation explain_traces(const TracedRanks& job) {
-  TraceExplanation out;
-  out.steps = static_cast<int>(job.steps());
-  out.notes = job.notes;
-  out.step_least = Duration{INT64_MAX};
-  std::map<std::string, Story> stories;
-  std::vector<std::string> order;
-  std::map<int, int> slowest;
-  for (const RankTrace& r : job.ranks) out.ranks.emplace_back().rank = r.rank;
-  for (std::size_t s = 0; s < job.steps(); ++s) {
-    Duration length = job.end(s) - job.begin(s);
-    out.step += length;
-    out.step_least = std::min(out.step_least, length);
-    out.step_most = std::max(out.step_most, length);
+  void add_step(std::size_t s) {
+    Duration length = job_.end(s) - job_.begin(s);
+    out_.step += length;
+    out_.step_least = std::min(out_.step_least, length);
+    out_.step_most = std::max(out_.step_most, length);
     std::vector<std::vector<Stretch>> busy;
     std::vector<Duration> computed;
-    for (std::size_t k = 0; k < job.ranks.size(); ++k) {
-      const TracedStep& t = job.ranks[k].steps[s];
-      RankStory& r = out.ranks[k];
-      busy.push_back(computing_of(job.ranks[k], s));
+    for (std::size_t k = 0; k < job_.ranks.size(); ++k) {
+      busy.push_back(computing_of(job_.ranks[k], s));
       // While the host is late, no collective is what the device waits for.
-      for (Stretch i : late_host_of(job.ranks[k], s)) {
+      for (Stretch i : late_host_of(job_.ranks[k], s)) {
         add(busy.back(), i);
-        out.late_host += i.second - i.first;
+        out_.late_host += i.second - i.first;
       }
-      r.forward += t.times.forward;
-      r.backward += t.times.backward + t.hooks;
-      r.optimizer += t.times.optimizer;
-      computed.push_back(t.computed() + t.hooks);
-      r.computing += computed.back();
-      r.waiting += std::max(t.length() - computed.back(), Duration{});
-      out.exposed_other += std::max(t.length() - computed.back(), Duration{});
+      computed.push_back(add_computation(k, job_.ranks[k].steps[s]));
     }
+    add_slowest(computed);
+    for (const TracedCollective& c : job_.collectives)
+      if (static_cast<std::size_t>(c.step) == s) add_collective(c, busy);
+  }
+
+  TraceExplanation take() {
+    take_means();
+    for (const std::string& name : order_) out_.collectives.push_back(told(stories_[name]));
+    return std::move(out_);
+  }
+
+ private:
+  // How long rank k computed in the step.
+  Duration add_computation(std::size_t k, const TracedStep& t) {
+    RankStory& r = out_.ranks[k];
+    r.forward += t.times.forward;
+    r.backward += t.times.backward + t.hooks;
+    r.optimizer += t.times.optimizer;
+    Duration computed = t.computed() + t.hooks;
+    r.computing += computed;
+    r.waiting += std::max(t.length() - computed, Duration{});
+    out_.exposed_other += std::max(t.length() - computed, Duration{});
+    return computed;
+  }
+
+  void add_slowest(const std::vector<Duration>& computed) {
     std::size_t most = static_cast<std::size_t>(std::max_element(computed.begin(), computed.end()) -
                                                 computed.begin());
     Duration all;
     for (Duration d : computed) all += d;
-    out.skew += computed[most] - mean(all, static_cast<std::int64_t>(computed.size()));
-    ++slowest[job.ranks[most].rank];
-    for (const TracedCollective& c : job.collectives) {
-      if (static_cast<std::size_t>(c.step) != s) continue;
-      auto [at, added] = stories.try_emplace(c.name);
-      Story& x = at->second;
-      if (added) {
-        order.push_back(c.name);
-        x.told.name = c.name;
-        x.told.place = c.place;
-        x.told.bytes = c.message.bytes();
-        x.told.ranks = static_cast<int>(c.arrivals.size());
-      }
-      ++x.told.steps;
-      x.waited += c.last() - c.first();
-      x.transfer += std::max(c.end() - c.last(), Duration{});
-      int late = job.ranks[c.arrivals[c.latest()].of].rank;
-      if (c.arrivals.size() > 1) {
-        auto& [times, by] = x.last[late];
-        ++times;
-        by += behind(c);
-        ++out.ranks[c.arrivals[c.latest()].of].last;
-      }
-      for (const auto& a : c.arrivals) {
-        Exposed e = exposed_of(busy[a.of], a.at, c.last(), a.end);
-        x.late += e.late;
-        x.network += e.network;
-        ++x.parts;
-        out.exposed_late += e.late;
-        out.exposed_network += e.network;
-      }
+    out_.skew += computed[most] - mean(all, static_cast<std::int64_t>(computed.size()));
+    ++slowest_[job_.ranks[most].rank];
+  }
+
+  Story& story_of(const TracedCollective& c) {
+    auto [at, added] = stories_.try_emplace(c.name);
+    Story& x = at->second;
+    if (added) {
+      order_.push_back(c.name);
+      x.told.name = c.name;
+      x.told.place = c.place;
+      x.told.bytes = c.message.bytes();
+      x.told.ranks = static_cast<int>(c.arrivals.size());
+    }
+    return x;
+  }
+
+  // `busy`: of each rank, as exposed_of() has it.
+  void add_collective(const TracedCollective& c, std::vector<std::vector<Stretch>>& busy) {
+    Story& x = story_of(c);
+    ++x.told.steps;
+    x.waited += c.last() - c.first();
+    x.transfer += std::max(c.end() - c.last(), Duration{});
+    int late = job_.ranks[c.arrivals[c.latest()].of].rank;
+    if (c.arrivals.size() > 1) {
+      auto& [times, by] = x.last[late];
+      ++times;
+      by += behind(c);
+      ++out_.ranks[c.arrivals[c.latest()].of].last;
+    }
+    for (const auto& a : c.arrivals) {
+      Exposed e = exposed_of(busy[a.of], a.at, c.last(), a.end);
+      x.late += e.late;
+      x.network += e.network;
+      ++x.parts;
+      out_.exposed_late += e.late;
+      out_.exposed_network += e.network;
     }
   }
-  std::int64_t n = out.steps;
-  auto ranks = static_cast<std::int64_t>(job.ranks.size());
-  out.step = mean(out.step, n);
-  out.skew = mean(out.skew, n);
-  for (auto [rank, times] : slowest)
-    if (times > out.slowest_steps) out.slowest = rank, out.slowest_steps = times;
-  for (RankStory& r : out.ranks) {
-    for (Duration* d : {&r.forward, &r.backward, &r.optimizer, &r.computing, &r.waiting})
-      *d = mean(*d, n);
+
+  void take_means() {
+    std::int64_t n = out_.steps;
+    auto ranks = static_cast<std::int64_t>(job_.ranks.size());
+    out_.step = mean(out_.step, n);
+    out_.skew = mean(out_.skew, n);
+    for (auto [rank, times] : slowest_)
+      if (times > out_.slowest_steps) out_.slowest = rank, out_.slowest_steps = times;
+    for (RankStory& r : out_.ranks) {
+      for (Duration* d : {&r.forward, &r.backward, &r.optimizer, &r.computing, &r.waiting})
+        *d = mean(*d, n);
+    }
+    out_.exposed_late = mean(out_.exposed_late, n * ranks);
+    out_.exposed_network = mean(out_.exposed_network, n * ranks);
+    out_.late_host = mean(out_.late_host, n * ranks);
+    out_.exposed_other = std::max(
+        mean(out_.exposed_other, n * ranks) - out_.exposed_late - out_.exposed_network, Duration{});
   }
-  out.exposed_late = mean(out.exposed_late, n * ranks);
-  out.exposed_network = mean(out.exposed_network, n * ranks);
-  out.late_host = mean(out.late_host, n * ranks);
-  out.exposed_other = std::max(
-      mean(out.exposed_other, n * ranks) - out.exposed_late - out.exposed_network, Duration{});
-  for (const std::string& name : order) {
-    Story& x = stories[name];
+
+  static CollectiveStory told(Story& x) {
     CollectiveStory& c = x.told;
     c.waited = mean(x.waited, c.steps);
     c.transfer = mean(x.transfer, c.steps);
@@ -314,8 +340,22 @@ TraceExplanation explain_traces(const TracedRanks& job) {
         c.late_steps = seen.first;
         c.late_by = mean(seen.second, seen.first);
       }
-    out.collectives.push_back(std::move(c));
+    return std::move(c);
   }
+
+  const TracedRanks& job_;
+  TraceExplanation out_;
+  std::map<std::string, Story> stories_;
+  std::vector<std::string> order_;
+  std::map<int, int> slowest_;  // by rank: in how many steps it computed longest
+};
+
+}  // namespace
+
+TraceExplanation explain_traces(const TracedRanks& job) {
+  Sums sums(job);
+  for (std::size_t s = 0; s < job.steps(); ++s) sums.add_step(s);
+  TraceExplanation out = sums.take();
   what_if(job, out);
   return out;
 }

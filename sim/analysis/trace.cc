@@ -115,6 +115,112 @@ Duration covered(const std::vector<std::pair<TimePoint, TimePoint>>& sorted, Tim
   return sum;
 }
 
+// An iteration on the host, besides what goes into the step.
+struct HostEvents {
+  bool found = false;  // anything of autograd
+  std::vector<std::pair<TimePoint, TimePoint>> collectives;
+  TimePoint copied;   // the last bucket, to gradients
+  TimePoint reduced;  // the last collective has ended
+};
+
+HostEvents read_events(const Trace& trace, TracedStep& step) {
+  auto [begin, end, thread] = step.iteration;
+  HostEvents out;
+  out.copied = out.reduced = begin;
+  for (const TraceEvent& e : trace.events) {
+    if (!within(e, begin, end)) continue;
+    switch (e.what) {
+      case Traced::Node:
+      case Traced::Accumulate:
+        if (!out.found) step.backward_begin = e.begin;
+        step.backward_end = out.found ? std::max(step.backward_end, e.end) : e.end;
+        out.found = true;
+        break;
+      case Traced::Wrapper:
+        step.wrapped = true;
+        break;
+      case Traced::Sharded:
+        step.sharded = true;
+        break;
+      case Traced::CopyToGrad:
+        step.wrapped = true;
+        out.copied = std::max(out.copied, e.end);
+        break;
+      case Traced::Collective:
+        out.collectives.emplace_back(e.begin, e.end);
+        out.reduced = std::max(out.reduced, e.end);
+        break;
+      case Traced::Optimizer:
+        step.optimizer = trace.names[e.detail];
+        break;
+      case Traced::Input:
+        step.input += std::min(e.end, end) - e.begin;
+        break;
+      default:
+        break;
+    }
+  }
+  return out;
+}
+
+// On the host, after what DDP does at the end of backward.
+TimePoint update_begin(const Trace& trace, const TracedStep& step, const HostEvents& seen,
+                       bool on_device) {
+  TimePoint b1 = step.backward_end;
+  TimePoint end = step.iteration.end;
+  // What follows backward before the optimizer: DDP waits, and copies buckets back.
+  TimePoint update = end;
+  for (const TraceEvent& e : trace.events)
+    if (e.what == Traced::Optimizer && within(e, b1, end)) update = std::min(update, e.begin);
+  TimePoint out = b1;
+  if (step.wrapped) out = std::max(b1, seen.copied);
+  if (!on_device) out = std::max(out, seen.reduced);
+  return std::min(out, update);
+}
+
+// The hooks' time in all; `ready`: of each gradient, without the hooks before it.
+Duration without_hooks(const TracedStep& step, const Arrivals& arrivals,
+                       std::vector<Duration>& ready) {
+  ready.resize(arrivals.at.size());
+  Duration hooked;
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    TimePoint at = step.wrapped ? arrivals.at[i] : arrivals.done[i];
+    ready[i] = std::max(at - step.backward_begin - hooked, i ? ready[i - 1] : Duration{});
+    if (step.wrapped) hooked += arrivals.done[i] - arrivals.at[i];
+  }
+  return hooked;
+}
+
+// The host decides how long the iteration takes ...
+void take_host(TracedStep& step, const Arrivals& arrivals, StepTimes host) {
+  step.times = std::move(host);
+  step.forward_begin = step.iteration.begin;
+  step.forward_end = step.backward_begin;
+  step.gradients_end = step.backward_end;
+  step.reduced = step.update_begin;
+  step.update_end = step.iteration.end;
+  step.arrived = step.wrapped ? arrivals.at : arrivals.done;
+}
+
+// ... or its device does.
+void take_device(TracedStep& step, DeviceStep device, StepTimes host) {
+  Duration waited = device.waits[0] + device.waits[1] + device.waits[2];
+  host.forward = std::max(host.forward - device.waits[0], Duration{});
+  host.backward = std::max(host.backward - device.waits[1], Duration{});
+  host.optimizer = std::max(host.optimizer - device.waits[2], Duration{});
+  for (Duration& d : host.ready) d = std::min(d, host.backward);
+  step.times = device.times;
+  step.times.host = HostTimes{host.forward, host.backward, host.optimizer, host.ready};
+  step.waits = waited;
+  step.hooks = device.hooks;
+  step.forward_begin = device.forward_begin;
+  step.forward_end = device.forward_end;
+  step.gradients_end = device.gradients_end;
+  step.reduced = device.reduced;
+  step.update_end = device.update_end;
+  step.arrived = std::move(device.arrived);
+}
+
 }  // namespace
 
 std::vector<Iteration> iterations(const Trace& trace) {
@@ -140,106 +246,34 @@ std::optional<TracedStep> traced_step(const Trace& trace, const Iteration& itera
   TracedStep step;
   step.iteration = iteration;
   auto [begin, end, thread] = iteration;
-  bool found = false;
-  std::vector<std::pair<TimePoint, TimePoint>> collectives;
+  HostEvents seen = read_events(trace, step);
+  if (!seen.found) return std::nullopt;
   std::vector<TraceEvent> zero;
-  TimePoint copied = begin;
-  TimePoint reduced = begin;
-  for (const TraceEvent& e : trace.events) {
-    if (!within(e, begin, end)) continue;
-    switch (e.what) {
-      case Traced::Node:
-      case Traced::Accumulate:
-        if (!found) step.backward_begin = e.begin;
-        step.backward_end = found ? std::max(step.backward_end, e.end) : e.end;
-        found = true;
-        break;
-      case Traced::Wrapper:
-        step.wrapped = true;
-        break;
-      case Traced::Sharded:
-        step.sharded = true;
-        break;
-      case Traced::CopyToGrad:
-        step.wrapped = true;
-        copied = std::max(copied, e.end);
-        break;
-      case Traced::Collective:
-        collectives.emplace_back(e.begin, e.end);
-        reduced = std::max(reduced, e.end);
-        break;
-      case Traced::Optimizer:
-        step.optimizer = trace.names[e.detail];
-        break;
-      case Traced::Input:
-        step.input += std::min(e.end, end) - e.begin;
-        break;
-      default:
-        break;
-    }
-  }
-  if (!found) return std::nullopt;
   for (const TraceEvent& e : outermost(trace, Traced::ZeroGrad))
     if (within(e, begin, end)) zero.push_back(e);
   TimePoint b0 = step.backward_begin;
   TimePoint b1 = step.backward_end = std::min(step.backward_end, end);
-  // What follows backward before the optimizer: DDP waits, and copies buckets back.
-  TimePoint update = end;
-  for (const TraceEvent& e : trace.events)
-    if (e.what == Traced::Optimizer && within(e, b1, end)) update = std::min(update, e.begin);
-  step.update_begin = b1;
   bool on_device = on_a_device(trace, iteration);
-  if (step.wrapped) step.update_begin = std::max(b1, copied);
-  if (!on_device) step.update_begin = std::max(step.update_begin, reduced);
-  step.update_begin = std::min(step.update_begin, update);
+  step.update_begin = update_begin(trace, step, seen, on_device);
 
   Arrivals arrivals = arrivals_of(trace, begin, end);
   step.gradients = arrivals.gradients;
   step.nodes = arrivals.nodes;
   step.undefined = arrivals.undefined;
-  std::vector<Duration> hooks(arrivals.at.size());
-  std::vector<Duration> ready(arrivals.at.size());
-  Duration hooked;
-  for (std::size_t i = 0; i < hooks.size(); ++i) {
-    TimePoint at = step.wrapped ? arrivals.at[i] : arrivals.done[i];
-    ready[i] = std::max(at - b0 - hooked, i ? ready[i - 1] : Duration{});
-    if (step.wrapped) hooked += hooks[i] = arrivals.done[i] - arrivals.at[i];
-  }
-  Duration zeroed_before = total(zero, begin, b0);
   StepTimes host;
-  Duration broadcast = on_device ? Duration{} : covered(collectives, begin, b0);
+  Duration hooked = without_hooks(step, arrivals, host.ready);
+  Duration zeroed_before = total(zero, begin, b0);
+  Duration broadcast = on_device ? Duration{} : covered(seen.collectives, begin, b0);
   host.forward = b0 - begin - zeroed_before - broadcast;
   host.backward = b1 - b0 - hooked;
   host.optimizer = end - step.update_begin + zeroed_before;
-  host.ready = ready;
   for (Duration& d : host.ready) d = std::min(d, host.backward);
   step.hooks = hooked;
-  if (!on_device) {
-    step.times = host;
-    step.forward_begin = begin;
-    step.forward_end = b0;
-    step.gradients_end = b1;
-    step.reduced = step.update_begin;
-    step.update_end = end;
-    step.arrived = step.wrapped ? arrivals.at : arrivals.done;
-  } else {
-    DeviceStep device = device_step(trace, iteration, before, step, arrivals.at, arrivals.done);
-    Duration waited = device.waits[0] + device.waits[1] + device.waits[2];
-    host.forward = std::max(host.forward - device.waits[0], Duration{});
-    host.backward = std::max(host.backward - device.waits[1], Duration{});
-    host.optimizer = std::max(host.optimizer - device.waits[2], Duration{});
-    for (Duration& d : host.ready) d = std::min(d, host.backward);
-    step.times = device.times;
-    step.times.host = HostTimes{host.forward, host.backward, host.optimizer, host.ready};
-    step.waits = waited;
-    step.hooks = device.hooks;
-    step.forward_begin = device.forward_begin;
-    step.forward_end = device.forward_end;
-    step.gradients_end = device.gradients_end;
-    step.reduced = device.reduced;
-    step.update_end = device.update_end;
-    step.arrived = std::move(device.arrived);
-  }
+  if (on_device)
+    take_device(step, device_step(trace, iteration, before, step, arrivals.at, arrivals.done),
+                std::move(host));
+  else
+    take_host(step, arrivals, std::move(host));
   step.exposed = std::max(step.length() - step.computed() - step.hooks, Duration{});
   return step;
 }

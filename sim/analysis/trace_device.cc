@@ -124,6 +124,153 @@ TimePoint last_end(const std::vector<Work>& work, TimePoint from, TimePoint to, 
   return least;
 }
 
+bool by_end(const Work& x, const Work& y) {
+  return x.end < y.end;
+}
+
+// When the device began with the iteration: behind its last kernel of the one before.
+TimePoint device_begin(const Trace& trace, const std::vector<Launched>& launched, TimePoint begin,
+                       std::optional<Iteration> before) {
+  if (!before) return begin;
+  std::vector<Work> earlier = enqueued(trace, launched, Traced::Device, before->begin, before->end);
+  TimePoint from = last_end(earlier, before->begin, before->end, TimePoint{INT64_MIN});
+  return from.ps == INT64_MIN ? begin : from;
+}
+
+class OneStep {
+ public:
+  OneStep(const Trace& trace, const Iteration& iteration, std::optional<Iteration> before,
+          const TracedStep& host, const std::vector<TimePoint>& at,
+          const std::vector<TimePoint>& done)
+      : trace_(trace),
+        host_(host),
+        at_(at),
+        done_(done),
+        begin_(iteration.begin),
+        end_(iteration.end),
+        b0_(host.backward_begin),
+        b1_(host.backward_end),
+        launched_(launches(trace, before ? before->begin : begin_, end_)),
+        work_(enqueued(trace, launched_, Traced::Device, begin_, end_)),
+        collectives_(enqueued(trace, launched_, Traced::DeviceCollective, begin_, end_)) {
+    out_.forward_begin = device_begin(trace, launched_, begin_, before);
+  }
+
+  DeviceStep take() {
+    out_.forward_end = last_end(work_, begin_, b0_, out_.forward_begin);
+    end_backward();
+    begin_update();
+    std::vector<Work> paused = pauses();
+    add_arrivals(paused);
+    add_waits();
+    return std::move(out_);
+  }
+
+ private:
+  bool of_hook(const Work& w) const {
+    if (!host_.wrapped) return false;
+    auto i = std::upper_bound(at_.begin(), at_.end(), w.launched) - at_.begin();
+    return i > 0 && w.launched < done_[static_cast<std::size_t>(i) - 1];
+  }
+
+  // Sorts the kernels of backward into the hooks' and its own.
+  void end_backward() {
+    out_.gradients_end = out_.forward_end;
+    for (const Work& w : work_) {
+      if (w.launched < b0_ || w.launched >= b1_) continue;
+      if (of_hook(w)) {
+        hooks_.push_back(w);
+      } else {
+        backward_.push_back(w);
+        out_.gradients_end = std::max(out_.gradients_end, w.end);
+      }
+    }
+  }
+
+  void begin_update() {
+    TimePoint b = out_.gradients_end;
+    TimePoint o = last_end(work_, b1_, end_, b);
+    TimePoint update = o;
+    for (const Work& w : work_)
+      if (w.launched >= b1_ && w.launched >= host_.update_begin) update = std::min(update, w.begin);
+    TimePoint reduced = b;
+    for (const Work& c : collectives_)
+      if (c.launched < host_.update_begin && c.launched >= b0_) reduced = std::max(reduced, c.end);
+    // The update's kernels come after the collective that they wait for, and after the copies.
+    TimePoint update_from = std::max(b, std::min(reduced, update));
+    for (const Work& w : work_)
+      if (w.launched >= b1_ && w.launched < host_.update_begin)
+        update_from = std::max(update_from, std::min(w.end, update));
+    out_.reduced = update_from;
+    out_.update_end = o;
+  }
+
+  // The times of the phases; returns when backward is paused, sorted by end.
+  std::vector<Work> pauses() {
+    TimePoint f = out_.forward_end;
+    TimePoint b = out_.gradients_end;
+    std::vector<Work> paused = hooks_;
+    if (host_.wrapped)
+      for (auto [idle, until] : gaps(work_, f, b)) add_parts(paused, at_, done_, idle, until);
+    std::sort(paused.begin(), paused.end(), by_end);
+    for (const Work& w : paused)
+      if (w.begin < b) out_.hooks += std::min(w.end, b) - std::max(w.begin, f);
+    const std::vector<Work> others =
+        enqueued(trace_, launched_, Traced::DeviceCollective, begin_, end_, true);
+    const std::vector<Work> blocked = blocked_behind(work_, others, f, b);
+    Duration held_up;
+    for (const Work& w : blocked) held_up += w.end - w.begin;
+    paused.insert(paused.end(), blocked.begin(), blocked.end());
+    std::sort(paused.begin(), paused.end(), by_end);
+    TimePoint from = out_.forward_begin;
+    out_.times.forward = f - from - idle_behind(work_, collectives_, from, f);
+    out_.times.backward = std::max(b - f - out_.hooks - held_up, Duration{});
+    out_.times.optimizer = std::max(
+        out_.update_end - out_.reduced - idle_behind(work_, others, out_.reduced, out_.update_end),
+        Duration{});
+    return paused;
+  }
+
+  void add_arrivals(const std::vector<Work>& paused) {
+    TimePoint f = out_.forward_end;
+    Duration hooked;
+    std::size_t h = 0;
+    std::size_t next = 0;
+    TimePoint done_so_far = f;
+    for (TimePoint arrived : at_) {
+      for (; next < backward_.size() && backward_[next].launched <= arrived; ++next)
+        done_so_far = std::max(done_so_far, backward_[next].end);
+      for (; h < paused.size() && paused[h].end <= done_so_far; ++h)
+        hooked += paused[h].end - std::max(paused[h].begin, f);
+      out_.arrived.push_back(done_so_far);
+      Duration ready = std::max(done_so_far - f - hooked, Duration{});
+      if (!out_.times.ready.empty()) ready = std::max(ready, out_.times.ready.back());
+      out_.times.ready.push_back(std::min(ready, out_.times.backward));
+    }
+  }
+
+  void add_waits() {
+    for (const TraceEvent& e : trace_.events) {
+      if (e.what != Traced::Sync || e.begin < begin_ || e.begin >= end_) continue;
+      std::size_t phase = e.begin < b0_ ? 0 : e.begin < b1_ ? 1 : 2;
+      // What DDP waits for after backward is none of the update's.
+      if (phase == 2 && e.begin < host_.update_begin) continue;
+      out_.waits[phase] += std::min(e.end, end_) - e.begin;
+    }
+  }
+
+  const Trace& trace_;
+  const TracedStep& host_;
+  const std::vector<TimePoint>& at_;  // as device_step() has them
+  const std::vector<TimePoint>& done_;
+  TimePoint begin_, end_;
+  TimePoint b0_, b1_;  // backward, on the host
+  std::vector<Launched> launched_;
+  std::vector<Work> work_, collectives_;
+  std::vector<Work> hooks_, backward_;  // of `work_`
+  DeviceStep out_;
+};
+
 }  // namespace
 
 bool on_a_device(const Trace& trace, const Iteration& iteration) {
@@ -135,103 +282,7 @@ bool on_a_device(const Trace& trace, const Iteration& iteration) {
 DeviceStep device_step(const Trace& trace, const Iteration& iteration,
                        std::optional<Iteration> before, const TracedStep& host,
                        const std::vector<TimePoint>& at, const std::vector<TimePoint>& done) {
-  DeviceStep out;
-  auto [begin, end, thread] = iteration;
-  TimePoint b0 = host.backward_begin;
-  TimePoint b1 = host.backward_end;
-  std::vector<Launched> launched = launches(trace, before ? before->begin : begin, end);
-  std::vector<Work> work = enqueued(trace, launched, Traced::Device, begin, end);
-  std::vector<Work> collectives = enqueued(trace, launched, Traced::DeviceCollective, begin, end);
-  TimePoint from = begin;
-  if (before) {
-    std::vector<Work> earlier =
-        enqueued(trace, launched, Traced::Device, before->begin, before->end);
-    from = last_end(earlier, before->begin, before->end, TimePoint{INT64_MIN});
-    if (from.ps == INT64_MIN) from = begin;
-  }
-  auto of_hook = [&](const Work& w) {
-    if (!host.wrapped) return false;
-    auto i = std::upper_bound(at.begin(), at.end(), w.launched) - at.begin();
-    return i > 0 && w.launched < done[static_cast<std::size_t>(i) - 1];
-  };
-  TimePoint f = last_end(work, begin, b0, from);
-  TimePoint b = f;
-  std::vector<Work> hooks;
-  for (const Work& w : work) {
-    if (w.launched < b0 || w.launched >= b1) continue;
-    if (of_hook(w))
-      hooks.push_back(w);
-    else
-      b = std::max(b, w.end);
-  }
-  TimePoint o = last_end(work, b1, end, b);
-  TimePoint update = o;
-  Duration copies;
-  for (const Work& w : work) {
-    if (w.launched < b1) continue;
-    if (w.launched < host.update_begin)
-      copies += w.end - w.begin;
-    else
-      update = std::min(update, w.begin);
-  }
-  TimePoint reduced = b;
-  for (const Work& c : collectives)
-    if (c.launched < host.update_begin && c.launched >= b0) reduced = std::max(reduced, c.end);
-  // The update's kernels come after the collective that they wait for, and after the copies.
-  TimePoint update_from = std::max(b, std::min(reduced, update));
-  for (const Work& w : work)
-    if (w.launched >= b1 && w.launched < host.update_begin)
-      update_from = std::max(update_from, std::min(w.end, update));
-
-  out.forward_begin = from;
-  out.forward_end = f;
-  out.gradients_end = b;
-  out.reduced = update_from;
-  out.update_end = o;
-  std::vector<Work> backward;
-  for (const Work& w : work)
-    if (w.launched >= b0 && w.launched < b1 && !of_hook(w)) backward.push_back(w);
-  std::vector<Work> paused = hooks;
-  if (host.wrapped)
-    for (auto [idle, until] : gaps(work, f, b)) add_parts(paused, at, done, idle, until);
-  std::sort(paused.begin(), paused.end(),
-            [](const Work& x, const Work& y) { return x.end < y.end; });
-  for (const Work& w : paused)
-    if (w.begin < b) out.hooks += std::min(w.end, b) - std::max(w.begin, f);
-  const std::vector<Work> others =
-      enqueued(trace, launched, Traced::DeviceCollective, begin, end, true);
-  const std::vector<Work> blocked = blocked_behind(work, others, f, b);
-  Duration held_up;
-  for (const Work& w : blocked) held_up += w.end - w.begin;
-  paused.insert(paused.end(), blocked.begin(), blocked.end());
-  std::sort(paused.begin(), paused.end(),
-            [](const Work& x, const Work& y) { return x.end < y.end; });
-  out.times.forward = f - from - idle_behind(work, collectives, from, f);
-  out.times.backward = std::max(b - f - out.hooks - held_up, Duration{});
-  out.times.optimizer =
-      std::max(o - update_from - idle_behind(work, others, update_from, o), Duration{});
-  Duration hooked;
-  std::size_t h = 0;
-  std::size_t next = 0;
-  TimePoint done_so_far = f;
-  for (TimePoint arrived : at) {
-    for (; next < backward.size() && backward[next].launched <= arrived; ++next)
-      done_so_far = std::max(done_so_far, backward[next].end);
-    for (; h < paused.size() && paused[h].end <= done_so_far; ++h)
-      hooked += paused[h].end - std::max(paused[h].begin, f);
-    out.arrived.push_back(done_so_far);
-    Duration ready = std::max(done_so_far - f - hooked, Duration{});
-    if (!out.times.ready.empty()) ready = std::max(ready, out.times.ready.back());
-    out.times.ready.push_back(std::min(ready, out.times.backward));
-  }
-  for (const TraceEvent& e : trace.events) {
-    if (e.what != Traced::Sync || e.begin < begin || e.begin >= end) continue;
-    std::size_t phase = e.begin < b0 ? 0 : e.begin < b1 ? 1 : 2;
-    // What DDP waits for after backward is none of the update's.
-    if (phase == 2 && e.begin < host.update_begin) continue;
-    out.waits[phase] += std::min(e.end, end) - e.begin;
-  }
-  return out;
+  return OneStep(trace, iteration, before, host, at, done).take();
 }
 
 const char* phase_without_work(const Trace& trace, const TracedStep& step) {

@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "sim/cost/carry.h"
 #include "sim/io/reference_gpu.h"
-#include "sim/predict/carry.h"
 
 namespace ddpsim::io {
 namespace {

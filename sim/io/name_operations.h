@@ -1,4 +1,4 @@
-// Names of operations that a system of sim/strategy has are read as that system's words, where they
+// Names of operations that a system of sim/systems has are read as that system's words, where they
 // mean the same; every other operation is a word of its own, with the kind that the file gives it.
 // Internal to read_playable.
 #pragma once

@@ -2,14 +2,13 @@
 //   system  cpu(numaid, arch, vendor, familyid, modelid, host_hash)  pci(busid, class, link_speed,
 //           link_width) nested gpu(dev, sm, rank): nvlink(target, count, tclass), c2c(bw, count)
 //             nic: net(name, dev, speed)
-// NCCL's own bandwidths are less than the hardware's (20.6 GB/s for an NVLink of 25); here are the
-// hardware's. PCIe: lanes x GT/s x coding. Between CPUs: NCCL's.
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include <fmt/format.h>
 
+#include "sim/io/nccl_topo_rates.h"
 #include "sim/io/nccl_xml.h"
 #include "sim/io/xml_reader.h"
 
@@ -18,36 +17,7 @@ namespace {
 
 using Node = pugi::xml_node;
 
-struct PcieRate {
-  const char* speed;   // as in /sys
-  double gb_per_lane;  // GB/s
-};
-// 8b/10b, 128b/130b, and 242 of 256 bytes of a flit.
-constexpr PcieRate kPcie[] = {{"2.5", 0.25},           {"5", 0.5},
-                              {"8", 128.0 / 130},      {"16", 2 * 128.0 / 130},
-                              {"32", 4 * 128.0 / 130}, {"64", 8 * 242.0 / 256}};
-constexpr double kPcieOtherwise = 128.0 / 130;
-constexpr int kWidthOtherwise = 16;
-constexpr std::int64_t kNetOtherwise = 10'000;       // Mb/s
-constexpr std::int64_t kMostLikelyGigabits = 1'000;  // a smaller speed was meant in Gb/s
 constexpr int kSmOtherwise = 80;
-
-// What a person should look at; "" = nothing. `speed`: Mb/s, above 0.
-std::string doubt_of_speed(const std::string& nic, std::int64_t speed) {
-  const std::string name = "NIC " + nic.substr(0, 40);
-  if (speed == kNetOtherwise)
-    return name +
-           " is of speed 10000 (10 Gb/s), which NCCL also writes where it does not know the speed, "
-           "as of virtual machines; if it is another: --set cluster.link.bandwidth=100Gb/s";
-  if (speed < kMostLikelyGigabits)
-    return fmt::format("{} is of speed {}, which is of Mb/s as NCCL writes it: {} Gb/s", name,
-                       speed, static_cast<double>(speed) / 1000);
-  return {};
-}
-
-double nvlink_gb(int sm) {
-  return sm >= 100 ? 50 : sm == 86 ? 14.0625 : sm >= 70 ? 25 : 20;
-}
 
 std::string gb(double v) {
   std::string s = fmt::format("{:.3f}", v);
@@ -83,30 +53,6 @@ struct Vertex {
   double uplink = 0;
   Node xml;
 };
-
-// As a cluster's `nccl` has it; "" = not said.
-std::string cpu_make(const XmlFile& xml, Node cpu) {
-  const std::string arch = xml.text(cpu, "arch");
-  if (arch == "ppc64") return "power";
-  if (arch == "arm64") return "arm";
-  const std::string vendor = xml.text(cpu, "vendor");
-  return vendor == "AuthenticAMD" ? "amd" : vendor == "GenuineIntel" ? "intel" : "";
-}
-
-// Two levels of one Broadcom switch, which goes at full rate between all its ports.
-bool same_switch(const XmlFile& xml, Node outer, Node inner) {
-  auto id = [&](Node n, const char* name) {
-    return xml.integer(n, name, 0, 0xffff, 16).value_or(0);
-  };
-  auto generation = [&](Node n, std::int64_t level) {
-    if (id(n, "vendor") != 0x1000 || id(n, "subsystem_vendor") != 0x1000) return 0;
-    if (id(n, "device") == 0xc010 && (id(n, "subsystem_device") & 0xf000) == 0xa000) return 4;
-    if (id(n, "device") == 0xc030 && (id(n, "subsystem_device") & 0xf000) == level * 0x1000)
-      return 5;
-    return 0;
-  };
-  return generation(outer, 0) != 0 && generation(outer, 0) == generation(inner, 1);
-}
 
 class Host {
  public:
@@ -189,7 +135,7 @@ class Host {
       for (std::size_t b = a + 1; b < cpus_.size(); ++b)
         link(middle_[static_cast<std::size_t>(cpus_[a])].name,
              middle_[static_cast<std::size_t>(cpus_[b])].name,
-             cpu_gb(middle_[static_cast<std::size_t>(cpus_[a])].xml), "upi");
+             cpu_gb(xml_, middle_[static_cast<std::size_t>(cpus_[a])].xml, notes_), "upi");
     return j;
   }
 
@@ -197,45 +143,7 @@ class Host {
   const std::vector<Nic>& nics() const { return nics_; }
 
  private:
-  void note(const std::string& text) {
-    if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(text);
-  }
-
-  double pcie_gb(Node at) {
-    std::string speed = xml_.text(at, "link_speed");
-    std::string word = speed.substr(0, speed.find(' '));
-    if (word.ends_with(".0")) word.resize(word.size() - 2);
-    double lane = 0;
-    for (const PcieRate& r : kPcie)
-      if (word == r.speed) lane = r.gb_per_lane;
-    if (lane == 0) {
-      lane = kPcieOtherwise;
-      note("where link_speed is not said, 8 GT/s is taken, as NCCL does");
-    }
-    std::int64_t width = xml_.integer(at, "link_width", 0, 64).value_or(0);
-    if (width == 0) {
-      width = kWidthOtherwise;
-      note("where link_width is not said, 16 lanes are taken, as NCCL does");
-    }
-    return lane * static_cast<double>(width);
-  }
-
-  // Facts of NCCL: GB/s, one direction.
-  double cpu_gb(Node cpu) {
-    std::string arch = xml_.text(cpu, "arch");
-    std::string vendor = xml_.text(cpu, "vendor");
-    std::int64_t family = xml_.integer(cpu, "familyid", INT32_MIN, INT32_MAX).value_or(0);
-    std::int64_t model = xml_.integer(cpu, "modelid", INT32_MIN, INT32_MAX).value_or(0);
-    if (arch == "ppc64") return 32;
-    if (arch == "arm64") return 6;
-    if (vendor == "AuthenticAMD") return 16;
-    if (vendor == "CentaurHauls" || vendor == "  Shanghai  ")
-      return family == 7 && model == 0x5b ? 9 : 6;
-    if (vendor == "GenuineIntel")
-      return family != 6 ? 6 : model >= 0xcf ? 40 : model >= 0x8f ? 22 : model >= 0x55 ? 10 : 6;
-    note("where a CPU's arch and vendor are not said, 10 GB/s between CPUs are taken");
-    return 10;
-  }
+  void note(const std::string& text) { note_once(notes_, text); }
 
   void pci(Node at, int parent, int cpu) {
     std::string kind = xml_.text(at, "class");
@@ -254,11 +162,12 @@ class Host {
       }
       g.parent = parent;
       g.cpu = cpu;
-      g.pcie = pcie_gb(at);
+      g.pcie = pcie_gb(xml_, at, notes_);
       gpus_.push_back(std::move(g));
       return;
     }
-    if (nic || kind.starts_with("0x02")) return nics_of(nic ? nic : at, parent, pcie_gb(at));
+    if (nic || kind.starts_with("0x02"))
+      return nics_of(nic ? nic : at, parent, pcie_gb(xml_, at, notes_));
     if (kind.starts_with("0x0680") || !(kind.empty() || kind.starts_with("0x0604")))
       return;  // an NVSwitch's own function, a disk, ...
     int here = parent;
@@ -266,7 +175,7 @@ class Host {
                       same_switch(xml_, middle_[static_cast<std::size_t>(parent)].xml, at);
     if (!inside_one) {
       here = static_cast<int>(middle_.size());
-      middle_.push_back({"", "pcie_switch", parent, pcie_gb(at), at});
+      middle_.push_back({"", "pcie_switch", parent, pcie_gb(xml_, at, notes_), at});
     }
     for (Node child : at.children()) {
       if (std::string(child.name()) == "pci")

@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "sim/cost/power.h"
 #include "sim/io/reference_gpu.h"
-#include "sim/predict/power.h"
 
 namespace ddpsim::io {
 namespace {

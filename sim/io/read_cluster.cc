@@ -252,11 +252,7 @@ void check_fault_names(const Reader& r, const Cluster& c) {
                 (hint.empty() ? "; the cluster has none" : " (did you mean \"" + hint + "\"?)"));
 }
 
-}  // namespace
-
-Cluster read_cluster(const Json& j, const std::string& file) {
-  Reader r(j, file);
-  r.schema("ddpsim.cluster/1");
+void check_cluster_keys(const Reader& r) {
   r.only({"schema",
           "name",
           "description",
@@ -292,12 +288,9 @@ Cluster read_cluster(const Json& j, const std::string& file) {
           "ecmp",
           "failed_links",
           "degraded_links"});
-  Cluster c;
-  c.name = r.at("name").text();
-  if (r.has("description")) c.description = r.at("description").text();
-  c.pattern = static_cast<Pattern>(
-      r.at("pattern").choice({"star", "racks", "fat_tree", "graph", "ring", "torus", "dragonfly",
-                              "rail_optimised", "nvl72"}));
+}
+
+void read_host_fields(const Reader& r, Cluster& c) {
   if (r.has("devices_per_host")) c.devices_per_host = r.at("devices_per_host").small(-1, 1 << 20);
   if (r.has("nics_per_host")) c.nics_per_host = r.at("nics_per_host").small(-1, 1 << 20);
   Reader device = r.at("device");
@@ -311,6 +304,10 @@ Cluster read_cluster(const Json& j, const std::string& file) {
   if (r.has("host_memory")) c.host_memory = r.at("host_memory").bandwidth();
   if (r.has("inside"))
     read_inside(r.at("inside"), c, r.has("devices_per_host"), r.has("nics_per_host"));
+}
+
+// Keys that only some patterns have.
+void check_pattern_keys(const Reader& r, const Cluster& c) {
   auto belongs = [&](const char* key, std::initializer_list<Pattern> patterns) {
     if (!r.has(key) || std::find(patterns.begin(), patterns.end(), c.pattern) != patterns.end())
       return;
@@ -334,29 +331,56 @@ Cluster read_cluster(const Json& j, const std::string& file) {
     belongs(key, {Pattern::Dragonfly});
   belongs("hosts_per_rack", {Pattern::Nvl72});
   belongs("ecmp", {Pattern::FatTree, Pattern::RailOptimised, Pattern::Graph});
+}
+
+void check_graph_keys(const Reader& r, const Cluster& c) {
+  if (r.has("hosts"))
+    r.at("hosts").fail("a graph's hosts are its nodes of kind \"host\"; leave \"hosts\" out");
+  if (r.has("link")) r.at("link").fail("a graph has \"links\", not \"link\"");
+  if (r.has("slow_links"))
+    r.at("slow_links").fail("in a graph, give the slow link its own bandwidth in \"links\"");
+  if (c.nics_per_host != 1)
+    r.at("nics_per_host").fail("a graph has one NIC a host; draw others as links");
+}
+
+void read_hosts_of_pattern(const Reader& r, Cluster& c) {
+  std::int64_t made = hosts_of_pattern(c);
+  c.hosts =
+      made > 0 && !r.has("hosts") ? static_cast<int>(made) : r.at("hosts").small(-1, INT32_MAX);
+}
+
+void read_slow_links(const Reader& r, Cluster& c) {
+  for (const Reader& s : r.items()) {
+    s.only({"host", "bandwidth"});
+    c.slow_links.push_back({s.at("host").small(-1, INT32_MAX), s.at("bandwidth").bandwidth()});
+  }
+}
+
+}  // namespace
+
+Cluster read_cluster(const Json& j, const std::string& file) {
+  Reader r(j, file);
+  r.schema("ddpsim.cluster/1");
+  check_cluster_keys(r);
+  Cluster c;
+  c.name = r.at("name").text();
+  if (r.has("description")) c.description = r.at("description").text();
+  c.pattern = static_cast<Pattern>(
+      r.at("pattern").choice({"star", "racks", "fat_tree", "graph", "ring", "torus", "dragonfly",
+                              "rail_optimised", "nvl72"}));
+  read_host_fields(r, c);
+  check_pattern_keys(r, c);
   if (r.has("ecmp")) c.ecmp = static_cast<Ecmp>(r.at("ecmp").choice({"source", "hash"}));
   if (c.pattern == Pattern::Graph) {
-    if (r.has("hosts"))
-      r.at("hosts").fail("a graph's hosts are its nodes of kind \"host\"; leave \"hosts\" out");
-    if (r.has("link")) r.at("link").fail("a graph has \"links\", not \"link\"");
-    if (r.has("slow_links"))
-      r.at("slow_links").fail("in a graph, give the slow link its own bandwidth in \"links\"");
-    if (c.nics_per_host != 1)
-      r.at("nics_per_host").fail("a graph has one NIC a host; draw others as links");
+    check_graph_keys(r, c);
     read_graph(r, c);
   } else {
     c.link = read_link(r.at("link"));
     read_pattern(r, c);
-    std::int64_t made = hosts_of_pattern(c);
-    c.hosts =
-        made > 0 && !r.has("hosts") ? static_cast<int>(made) : r.at("hosts").small(-1, INT32_MAX);
+    read_hosts_of_pattern(r, c);
   }
   read_faults(r, c);
-  if (r.has("slow_links"))
-    for (const Reader& s : r.at("slow_links").items()) {
-      s.only({"host", "bandwidth"});
-      c.slow_links.push_back({s.at("host").small(-1, INT32_MAX), s.at("bandwidth").bandwidth()});
-    }
+  if (r.has("slow_links")) read_slow_links(r.at("slow_links"), c);
   if (auto p = validate(c)) r.fail_at(p.path, p.message);
   check_fault_names(r, c);
   return c;

@@ -104,6 +104,138 @@ KernelResidual read_kernel(const Reader& r) {
           r.at("p90_error").number()};
 }
 
+void read_peaks(const Reader& r, ComputeSection& c) {
+  r.only({"fp32", "tf32", "bf16", "fp16"});
+  const char* precisions[] = {"fp32", "tf32", "bf16", "fp16"};
+  for (std::size_t i = 0; i < 4; ++i)
+    if (r.has(precisions[i])) {
+      c.peak_flops[i] = r.at(precisions[i]).number();
+      if (c.peak_flops[i] <= 0)
+        r.at(precisions[i])
+            .fail("a peak rate is positive; leave out what the device does not offer");
+    }
+}
+
+ComputeSection read_compute_section(const Reader& r) {
+  ComputeSection c;
+  r.only({"basis", "source", "compute_capability", "sms", "clock_hz", "peak_flops", "efficiency",
+          "stretch", "described_error"});
+  if (r.has("compute_capability")) c.capability = r.at("compute_capability").small(10, 999);
+  if (r.has("sms")) c.sms = r.at("sms").small(1, 100'000);
+  if (r.has("clock_hz")) {
+    c.clock_hz = r.at("clock_hz").number();
+    if (!(c.clock_hz >= 1e8 && c.clock_hz <= 1e10))
+      r.at("clock_hz").fail("100 MHz to 10 GHz, in Hz");
+  }
+  c.basis = read_basis(r);
+  c.source = r.at("source").text();
+  read_peaks(r.at("peak_flops"), c);
+  Reader efficiency = r.at("efficiency");
+  efficiency.only({"gemm", "conv", "attention"});
+  c.efficiency = {read_range(efficiency.at("gemm")), read_range(efficiency.at("conv")),
+                  read_range(efficiency.at("attention"))};
+  if (r.has("stretch")) {
+    Reader stretch = r.at("stretch");
+    stretch.only({"gemm", "conv", "attention"});
+    for (std::size_t i = 0; i < 3; ++i)
+      if (stretch.has(kKernelClasses[i]))
+        c.stretch[i] = read_stretch(stretch.at(kKernelClasses[i]));
+  }
+  return c;
+}
+
+MemorySection read_memory_section(const Reader& r) {
+  MemorySection m;
+  r.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "stretch",
+          "shared_bytes_per_s", "half_divide_bytes_per_s", "thin_product_bytes_per_s",
+          "capacity_bytes"});
+  m.basis = read_basis(r);
+  m.source = r.at("source").text();
+  m.bandwidth_bytes_per_s = r.at("bandwidth_bytes_per_s").number();
+  m.efficiency = read_range(r.at("efficiency"));
+  m.kernel = read_ps(r, "kernel_ps");
+  if (r.has("stretch")) m.stretch = read_stretch(r.at("stretch"));
+  if (r.has("shared_bytes_per_s")) {
+    m.shared_bytes_per_s = r.at("shared_bytes_per_s").number();
+    if (!(m.shared_bytes_per_s > 0))
+      r.at("shared_bytes_per_s")
+          .fail("a positive rate; leave it out where hosts have memory of their own");
+  }
+  if (r.has("half_divide_bytes_per_s")) {
+    m.half_divide_bytes_per_s = r.at("half_divide_bytes_per_s").number();
+    if (!(m.half_divide_bytes_per_s > 0))
+      r.at("half_divide_bytes_per_s")
+          .fail("a positive rate; leave it out where halves are divided as fast as memory allows");
+  }
+  if (r.has("thin_product_bytes_per_s")) {
+    m.thin_product_bytes_per_s = r.at("thin_product_bytes_per_s").number();
+    if (!(m.thin_product_bytes_per_s > 0))
+      r.at("thin_product_bytes_per_s")
+          .fail("a positive rate; leave it out where such products are as fast as memory allows");
+  }
+  if (r.has("capacity_bytes")) m.capacity = {r.at("capacity_bytes").integer()};
+  return m;
+}
+
+HostSection read_host_section(const Reader& r) {
+  HostSection h;
+  r.only({"basis", "source", "launch_ps", "hook_ps", "collective_launch_ps", "traverse_ps",
+          "small_operator_ps", "calls", "call_factor"});
+  h.basis = read_basis(r);
+  h.source = r.at("source").text();
+  h.launch = read_ps(r, "launch_ps");
+  h.hook = read_ps(r, "hook_ps");
+  h.collective_launch = read_ps(r, "collective_launch_ps");
+  h.traverse = read_ps(r, "traverse_ps");
+  if (r.has("small_operator_ps")) h.small_operator = read_ps(r, "small_operator_ps");
+  if (r.has("calls")) h.calls = read_calls(r.at("calls"));
+  if (r.has("call_factor")) h.call_factor = read_range(r.at("call_factor"));
+  return h;
+}
+
+void read_interference(const Reader& r, Profile& p) {
+  r.only({"basis", "source", "sm_hold", "memory_hold", "by_blocks"});
+  if (r.has("by_blocks"))
+    for (const Reader& h : r.at("by_blocks").items()) {
+      h.only({"blocks", "products", "memory"});
+      p.hold_at.push_back(
+          {h.at("blocks").small(1, 10'000), h.at("products").number(), h.at("memory").number()});
+    }
+  if (r.has("memory_hold")) p.memory_hold = read_range(r.at("memory_hold"));
+  p.interference_basis = read_basis(r);
+  Reader hold = r.at("sm_hold");
+  p.sm_hold = read_range(hold);
+}
+
+void read_stragglers(const Reader& r, Profile& p) {
+  r.only({"basis", "source", "cv"});
+  read_basis(r);
+  p.rank_cv = read_range(r.at("cv"));
+}
+
+void read_reduction(const Reader& r, Profile& p) {
+  r.only({"basis", "source", "bytes_per_s", "half_bytes_per_s"});
+  p.reduction_basis = read_basis(r);
+  p.reduction_bytes_per_s = r.at("bytes_per_s").number();
+  if (!(p.reduction_bytes_per_s > 0))
+    r.at("bytes_per_s").fail("a positive rate; leave \"reduction\" out if unknown");
+  if (r.has("half_bytes_per_s")) {
+    p.half_reduction_bytes_per_s = r.at("half_bytes_per_s").number();
+    if (!(p.half_reduction_bytes_per_s > 0 && p.half_reduction_bytes_per_s < 1e15))
+      r.at("half_bytes_per_s").fail("a positive rate; leave it out if unknown");
+  }
+}
+
+void read_fit(const Reader& r, Profile& p) {
+  r.only({"scenarios", "step_residual", "residuals", "kernels"});
+  for (const Reader& s : r.at("scenarios").items()) p.fitted_from.push_back(s.text());
+  if (r.has("step_residual")) p.step_residual = r.at("step_residual").number();
+  if (r.has("kernels"))
+    for (const Reader& k : r.at("kernels").items()) p.kernels.push_back(read_kernel(k));
+  if (!(p.step_residual >= 0 && p.step_residual < 1))
+    r.at("step_residual").fail("a fraction from 0 to 1");
+}
+
 }  // namespace
 
 Profile read_profile(const Json& j, const std::string& file) {
@@ -115,81 +247,9 @@ Profile read_profile(const Json& j, const std::string& file) {
   p.name = r.at("name").text();
   p.hardware = r.at("hardware").text();
   p.kind = r.at("kind").choice({"cpu", "gpu"}) == 0 ? DeviceKind::Cpu : DeviceKind::Gpu;
-  Reader compute = r.at("compute");
-  compute.only({"basis", "source", "compute_capability", "sms", "clock_hz", "peak_flops",
-                "efficiency", "stretch", "described_error"});
-  if (compute.has("compute_capability"))
-    p.compute.capability = compute.at("compute_capability").small(10, 999);
-  if (compute.has("sms")) p.compute.sms = compute.at("sms").small(1, 100'000);
-  if (compute.has("clock_hz")) {
-    p.compute.clock_hz = compute.at("clock_hz").number();
-    if (!(p.compute.clock_hz >= 1e8 && p.compute.clock_hz <= 1e10))
-      compute.at("clock_hz").fail("100 MHz to 10 GHz, in Hz");
-  }
-  p.compute.basis = read_basis(compute);
-  p.compute.source = compute.at("source").text();
-  Reader peaks = compute.at("peak_flops");
-  peaks.only({"fp32", "tf32", "bf16", "fp16"});
-  const char* precisions[] = {"fp32", "tf32", "bf16", "fp16"};
-  for (std::size_t i = 0; i < 4; ++i)
-    if (peaks.has(precisions[i])) {
-      p.compute.peak_flops[i] = peaks.at(precisions[i]).number();
-      if (p.compute.peak_flops[i] <= 0)
-        peaks.at(precisions[i])
-            .fail("a peak rate is positive; leave out what the device does not offer");
-    }
-  Reader efficiency = compute.at("efficiency");
-  efficiency.only({"gemm", "conv", "attention"});
-  p.compute.efficiency = {read_range(efficiency.at("gemm")), read_range(efficiency.at("conv")),
-                          read_range(efficiency.at("attention"))};
-  if (compute.has("stretch")) {
-    Reader stretch = compute.at("stretch");
-    stretch.only({"gemm", "conv", "attention"});
-    for (std::size_t i = 0; i < 3; ++i)
-      if (stretch.has(kKernelClasses[i]))
-        p.compute.stretch[i] = read_stretch(stretch.at(kKernelClasses[i]));
-  }
-  Reader memory = r.at("memory");
-  memory.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "stretch",
-               "shared_bytes_per_s", "half_divide_bytes_per_s", "thin_product_bytes_per_s",
-               "capacity_bytes"});
-  p.memory.basis = read_basis(memory);
-  p.memory.source = memory.at("source").text();
-  p.memory.bandwidth_bytes_per_s = memory.at("bandwidth_bytes_per_s").number();
-  p.memory.efficiency = read_range(memory.at("efficiency"));
-  p.memory.kernel = read_ps(memory, "kernel_ps");
-  if (memory.has("stretch")) p.memory.stretch = read_stretch(memory.at("stretch"));
-  if (memory.has("shared_bytes_per_s")) {
-    p.memory.shared_bytes_per_s = memory.at("shared_bytes_per_s").number();
-    if (!(p.memory.shared_bytes_per_s > 0))
-      memory.at("shared_bytes_per_s")
-          .fail("a positive rate; leave it out where hosts have memory of their own");
-  }
-  if (memory.has("half_divide_bytes_per_s")) {
-    p.memory.half_divide_bytes_per_s = memory.at("half_divide_bytes_per_s").number();
-    if (!(p.memory.half_divide_bytes_per_s > 0))
-      memory.at("half_divide_bytes_per_s")
-          .fail("a positive rate; leave it out where halves are divided as fast as memory allows");
-  }
-  if (memory.has("thin_product_bytes_per_s")) {
-    p.memory.thin_product_bytes_per_s = memory.at("thin_product_bytes_per_s").number();
-    if (!(p.memory.thin_product_bytes_per_s > 0))
-      memory.at("thin_product_bytes_per_s")
-          .fail("a positive rate; leave it out where such products are as fast as memory allows");
-  }
-  if (memory.has("capacity_bytes")) p.memory.capacity = {memory.at("capacity_bytes").integer()};
-  Reader host = r.at("host");
-  host.only({"basis", "source", "launch_ps", "hook_ps", "collective_launch_ps", "traverse_ps",
-             "small_operator_ps", "calls", "call_factor"});
-  p.host.basis = read_basis(host);
-  p.host.source = host.at("source").text();
-  p.host.launch = read_ps(host, "launch_ps");
-  p.host.hook = read_ps(host, "hook_ps");
-  p.host.collective_launch = read_ps(host, "collective_launch_ps");
-  p.host.traverse = read_ps(host, "traverse_ps");
-  if (host.has("small_operator_ps")) p.host.small_operator = read_ps(host, "small_operator_ps");
-  if (host.has("calls")) p.host.calls = read_calls(host.at("calls"));
-  if (host.has("call_factor")) p.host.call_factor = read_range(host.at("call_factor"));
+  p.compute = read_compute_section(r.at("compute"));
+  p.memory = read_memory_section(r.at("memory"));
+  p.host = read_host_section(r.at("host"));
   if (r.has("kernels")) {
     Reader kernels = r.at("kernels");
     if (kernels.at("basis").choice({"measured", "carried"}) == 1)
@@ -202,49 +262,10 @@ Profile read_profile(const Json& j, const std::string& file) {
   if (r.has("power")) p.power = read_power(r.at("power"), p);
   for (const auto& [name, t] : r.at("transports").members())
     p.transports.emplace(name, read_transport(t));
-  if (r.has("interference")) {
-    Reader i = r.at("interference");
-    i.only({"basis", "source", "sm_hold", "memory_hold", "by_blocks"});
-    if (i.has("by_blocks"))
-      for (const Reader& h : i.at("by_blocks").items()) {
-        h.only({"blocks", "products", "memory"});
-        p.hold_at.push_back(
-            {h.at("blocks").small(1, 10'000), h.at("products").number(), h.at("memory").number()});
-      }
-    if (i.has("memory_hold")) p.memory_hold = read_range(i.at("memory_hold"));
-    p.interference_basis = read_basis(i);
-    Reader hold = i.at("sm_hold");
-    p.sm_hold = read_range(hold);
-  }
-  if (r.has("stragglers")) {
-    Reader s = r.at("stragglers");
-    s.only({"basis", "source", "cv"});
-    read_basis(s);
-    p.rank_cv = read_range(s.at("cv"));
-  }
-  if (r.has("reduction")) {
-    Reader i = r.at("reduction");
-    i.only({"basis", "source", "bytes_per_s", "half_bytes_per_s"});
-    p.reduction_basis = read_basis(i);
-    p.reduction_bytes_per_s = i.at("bytes_per_s").number();
-    if (!(p.reduction_bytes_per_s > 0))
-      i.at("bytes_per_s").fail("a positive rate; leave \"reduction\" out if unknown");
-    if (i.has("half_bytes_per_s")) {
-      p.half_reduction_bytes_per_s = i.at("half_bytes_per_s").number();
-      if (!(p.half_reduction_bytes_per_s > 0 && p.half_reduction_bytes_per_s < 1e15))
-        i.at("half_bytes_per_s").fail("a positive rate; leave it out if unknown");
-    }
-  }
-  if (r.has("fit")) {
-    Reader f = r.at("fit");
-    f.only({"scenarios", "step_residual", "residuals", "kernels"});
-    for (const Reader& s : f.at("scenarios").items()) p.fitted_from.push_back(s.text());
-    if (f.has("step_residual")) p.step_residual = f.at("step_residual").number();
-    if (f.has("kernels"))
-      for (const Reader& k : f.at("kernels").items()) p.kernels.push_back(read_kernel(k));
-    if (!(p.step_residual >= 0 && p.step_residual < 1))
-      f.at("step_residual").fail("a fraction from 0 to 1");
-  }
+  if (r.has("interference")) read_interference(r.at("interference"), p);
+  if (r.has("stragglers")) read_stragglers(r.at("stragglers"), p);
+  if (r.has("reduction")) read_reduction(r.at("reduction"), p);
+  if (r.has("fit")) read_fit(r.at("fit"), p);
   if (auto problem = validate(p)) r.fail_at(problem.path, problem.message);
   read_known_errors(j, file);
   return p;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "sim/io/codecs.h"
+#include "sim/io/sequence.h"
 #include "sim/io/unroll.h"
 #include "sim/model/blocks.h"
 
@@ -36,13 +37,6 @@ class Sequence {
   int tokens_;
   bool asked_ = false;
 };
-
-// c0 + c1 tokens + c2 tokens^2. REQUIRES: below 2^63.
-std::int64_t at_length(const std::vector<std::int64_t>& c, std::int64_t tokens) {
-  std::int64_t n = 0;
-  for (std::size_t i = c.size(); i-- > 0;) n = n * tokens + c[i];
-  return n;
-}
 
 // A number, or coefficients of 1, the sequence length and its square.
 double read_count(const Reader& r, Sequence& sequence) {
@@ -317,27 +311,79 @@ void read_casting(const Reader& r, Workload& w) {
       if (t.dtype == DType::Float32) t.dtype = half;
 }
 
-}  // namespace
-
-Json at_its_length(Json document) {
-  if (repeats(document)) document = unrolled(document, {});
-  if (!document.is_object() || !document.value("sequence", Json()).is_number()) return document;
-  std::int64_t tokens = document["sequence"].get<std::int64_t>();
-  for (Json& layer : document["layers"]) {
-    for (const char* direction : {"forward", "backward"})
-      for (Json& value : layer[direction])
-        if (value.is_array()) value = at_length(value.get<std::vector<std::int64_t>>(), tokens);
-    for (const char* key : {"saves", "saves_fused", "makes"})
-      if (layer.contains(key))
-        for (Json& value : layer[key])
-          if (value.is_array()) value = at_length(value.get<std::vector<std::int64_t>>(), tokens);
-    if (!layer.contains("op")) continue;
-    for (const char* key : {"rows", "inputs", "outputs"})
-      if (layer["op"].contains(key) && layer["op"][key].is_string()) layer["op"][key] = tokens;
-  }
-  for (const char* key : {"sequence", "positions"}) document.erase(key);
-  return document;
+void read_described_with(const Reader& r, Workload& w) {
+  r.only({"pytorch", "absent"});
+  w.described_with.pytorch = r.at("pytorch").text();
+  if (r.has("absent"))
+    for (const Reader& a : r.at("absent").items()) w.described_with.absent.push_back(a.text());
 }
+
+void read_captured(const Reader& r, Workload& w) {
+  for (const char* key : {"memory_format", "attention", "sequence", "positions", "casting",
+                          "checkpointing", "compile"})
+    if (r.has(key)) r.at(key).fail("is of a described workload; a captured one was as it was");
+  if (r.has("layers")) r.at("layers").fail("a captured workload has times, not layers");
+  w.times = read_times(r.at("times"));
+  if (r.at("times").has("layers")) read_captured_layers(r.at("times").at("layers"), w);
+}
+
+void read_attention_kind(const Reader& word, Workload& w) {
+  // Hugging Face's words for the same are read, too.
+  const auto which = word.text() == "sdpa" ? 1
+                     : word.text() == "flash_attention_2"
+                         ? 2
+                         : word.choice({"eager", "fused", "flash2"});
+  w.fused_attention = which > 0;
+  w.flash2 = which == 2;
+}
+
+Layer read_layer(const Reader& l, const Workload& w, Sequence& sequence) {
+  l.only({"name", "class", "op", "tensors", "frozen", "forward", "backward", "saves", "saves_fused",
+          "makes"});
+  Layer layer;
+  layer.name = l.at("name").text();
+  layer.kernel =
+      static_cast<KernelClass>(l.at("class").choice({"conv", "gemm", "attention", "memory"}));
+  if (l.has("op")) layer.op = read_op(l.at("op"), sequence);
+  layer.tensors = read_indices(l.at("tensors"), w.tensors.size());
+  layer.frozen = read_frozen(l, w);
+  layer.forward = read_cost(l.at("forward"), sequence);
+  layer.backward = read_cost(l.at("backward"), sequence);
+  if (l.has("saves")) {
+    layer.memory = {read_bytes(l.at("saves"), sequence), {}, {}};
+    if (l.has("saves_fused")) layer.memory->saves_fused = read_bytes(l.at("saves_fused"), sequence);
+    layer.memory->makes = read_bytes(l.at("makes"), sequence);
+  }
+  return layer;
+}
+
+// REQUIRES: the layers are read.
+void read_checkpointing(const Reader& r, Workload& w) {
+  w.checkpointing = static_cast<Checkpointing>(r.choice({"none", "full", "selective"}));
+  if (w.checkpointing != Checkpointing::None && blocks_of(w).empty())
+    r.fail("is of repeated blocks; no layer's name has a number");
+}
+
+void read_described(const Reader& r, Workload& w) {
+  if (r.has("memory_format"))
+    w.channels_last = r.at("memory_format").choice({"contiguous", "channels_last"}) == 1;
+  if (r.has("casting")) read_casting(r.at("casting"), w);
+  if (r.has("attention")) read_attention_kind(r.at("attention"), w);
+  if (r.has("compile"))
+    w.compile =
+        static_cast<Compile>(r.at("compile").choice({"none", "regional", "buckets", "whole"}));
+  if (r.has("times")) r.at("times").fail("a described workload has layers, not times");
+  if (r.has("sequence")) w.sequence = r.at("sequence").small(1, 1'000'000);
+  if (r.has("positions")) w.positions = r.at("positions").small(1, 1'000'000);
+  Sequence sequence(w.sequence);
+  for (const Reader& l : r.at("layers").items()) w.layers.push_back(read_layer(l, w, sequence));
+  if (r.has("checkpointing")) read_checkpointing(r.at("checkpointing"), w);
+  for (const char* key : {"sequence", "positions"})
+    if (r.has(key) && !sequence.asked())
+      r.at(key).fail("the model has no sequence: no layer's cost depends on its length");
+}
+
+}  // namespace
 
 Workload read_workload(const Json& j, const std::string& file) {
   if (repeats(j)) return read_workload(unrolled(j, file), file);
@@ -370,72 +416,12 @@ Workload read_workload(const Json& j, const std::string& file) {
   if (r.has("loop")) w.loop = read_loop(r.at("loop"));
   if (r.has("not_counted"))
     for (const Reader& n : r.at("not_counted").items()) w.not_counted.push_back(read_left_out(n));
-  if (r.has("described_with")) {
-    Reader with = r.at("described_with");
-    with.only({"pytorch", "absent"});
-    w.described_with.pytorch = with.at("pytorch").text();
-    if (with.has("absent"))
-      for (const Reader& a : with.at("absent").items()) w.described_with.absent.push_back(a.text());
-  }
+  if (r.has("described_with")) read_described_with(r.at("described_with"), w);
   w.arrival = read_indices(r.at("arrival"), w.tensors.size());
-  if (w.basis == Basis::Captured) {
-    for (const char* key : {"memory_format", "attention", "sequence", "positions", "casting",
-                            "checkpointing", "compile"})
-      if (r.has(key)) r.at(key).fail("is of a described workload; a captured one was as it was");
-    if (r.has("layers")) r.at("layers").fail("a captured workload has times, not layers");
-    w.times = read_times(r.at("times"));
-    if (r.at("times").has("layers")) read_captured_layers(r.at("times").at("layers"), w);
-  } else {
-    if (r.has("memory_format"))
-      w.channels_last = r.at("memory_format").choice({"contiguous", "channels_last"}) == 1;
-    if (r.has("casting")) read_casting(r.at("casting"), w);
-    if (r.has("attention")) {
-      // Hugging Face's words for the same are read, too.
-      const Reader word = r.at("attention");
-      const auto which = word.text() == "sdpa" ? 1
-                         : word.text() == "flash_attention_2"
-                             ? 2
-                             : word.choice({"eager", "fused", "flash2"});
-      w.fused_attention = which > 0;
-      w.flash2 = which == 2;
-    }
-    if (r.has("compile"))
-      w.compile =
-          static_cast<Compile>(r.at("compile").choice({"none", "regional", "buckets", "whole"}));
-    if (r.has("times")) r.at("times").fail("a described workload has layers, not times");
-    if (r.has("sequence")) w.sequence = r.at("sequence").small(1, 1'000'000);
-    if (r.has("positions")) w.positions = r.at("positions").small(1, 1'000'000);
-    Sequence sequence(w.sequence);
-    for (const Reader& l : r.at("layers").items()) {
-      l.only({"name", "class", "op", "tensors", "frozen", "forward", "backward", "saves",
-              "saves_fused", "makes"});
-      Layer layer;
-      layer.name = l.at("name").text();
-      layer.kernel =
-          static_cast<KernelClass>(l.at("class").choice({"conv", "gemm", "attention", "memory"}));
-      if (l.has("op")) layer.op = read_op(l.at("op"), sequence);
-      layer.tensors = read_indices(l.at("tensors"), w.tensors.size());
-      layer.frozen = read_frozen(l, w);
-      layer.forward = read_cost(l.at("forward"), sequence);
-      layer.backward = read_cost(l.at("backward"), sequence);
-      if (l.has("saves")) {
-        layer.memory = {read_bytes(l.at("saves"), sequence), {}, {}};
-        if (l.has("saves_fused"))
-          layer.memory->saves_fused = read_bytes(l.at("saves_fused"), sequence);
-        layer.memory->makes = read_bytes(l.at("makes"), sequence);
-      }
-      w.layers.push_back(std::move(layer));
-    }
-    if (r.has("checkpointing")) {
-      w.checkpointing =
-          static_cast<Checkpointing>(r.at("checkpointing").choice({"none", "full", "selective"}));
-      if (w.checkpointing != Checkpointing::None && blocks_of(w).empty())
-        r.at("checkpointing").fail("is of repeated blocks; no layer's name has a number");
-    }
-    for (const char* key : {"sequence", "positions"})
-      if (r.has(key) && !sequence.asked())
-        r.at(key).fail("the model has no sequence: no layer's cost depends on its length");
-  }
+  if (w.basis == Basis::Captured)
+    read_captured(r, w);
+  else
+    read_described(r, w);
   if (auto p = validate(w)) r.fail_at(p.path, p.message);
   return w;
 }

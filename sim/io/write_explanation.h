@@ -1,8 +1,8 @@
 // What `ddpsim explain SCENARIO` writes.
 #pragma once
 
+#include "sim/explain/explain.h"
 #include "sim/io/codecs.h"
-#include "sim/predict/explain.h"
 
 namespace ddpsim::io {
 

@@ -22,11 +22,13 @@ OrderedJson write_memory(const predict::Memory& m) {
   return j;
 }
 
-}  // namespace
+// A workload that computes nothing has none.
+OrderedJson efficiency(const predict::Prediction& p, double v) {
+  return p.scaling_efficiency > 0 ? OrderedJson(v) : OrderedJson(nullptr);
+}
 
-OrderedJson write_summary(const predict::Prediction& p) {
+void add_times(const predict::Prediction& p, OrderedJson& j) {
   const analysis::Summary& s = p.summary;
-  OrderedJson j;
   j["step_ps"] = s.step.ps;
   if (p.counted > 1) j["mean_of_steps"] = p.counted;
   j["step_low_ps"] = p.step_low.ps;
@@ -54,15 +56,14 @@ OrderedJson write_summary(const predict::Prediction& p) {
                     {"staleness_mean", v->staleness_mean},
                     {"staleness_most", v->staleness_most},
                     {"staleness_share", v->staleness_share}};
-  j["overlap"] = s.overlap;
+}
+
+void add_rates_and_memory(const predict::Prediction& p, OrderedJson& j) {
+  j["overlap"] = p.summary.overlap;
   // A program whose batch is not known has none.
   j["samples_per_s"] = p.samples_per_s > 0 ? OrderedJson(p.samples_per_s) : OrderedJson(nullptr);
   j["single_rank_step_ps"] = p.single_rank_step.ps;
-  // A workload that computes nothing has none.
-  auto efficiency = [&](double v) {
-    return p.scaling_efficiency > 0 ? OrderedJson(v) : OrderedJson(nullptr);
-  };
-  j["scaling_efficiency"] = efficiency(p.scaling_efficiency);
+  j["scaling_efficiency"] = efficiency(p, p.scaling_efficiency);
   j["peak_memory_bytes"] = p.memory ? OrderedJson(p.memory->device) : OrderedJson(nullptr);
   j["peak_memory_covers"] =
       !p.memory ? "nothing: a program does not say what is held"
@@ -72,10 +73,14 @@ OrderedJson write_summary(const predict::Prediction& p) {
   if (p.memory) j["memory"] = write_memory(*p.memory);
   if (p.memory && p.memory->frozen > 0)
     j["frozen"] = {{"parameters", p.memory->frozen}, {"bytes", p.memory->frozen_bytes}};
+}
+
+// The grounds of the prediction, and what it was asked besides.
+void add_grounds(const predict::Prediction& p, OrderedJson& j) {
   j["basis"] = p.measured ? "measured" : "datasheet";
   j["profile"] = p.run.profile;
-  j["scaling_efficiency_low"] = efficiency(p.efficiency_low);
-  j["scaling_efficiency_high"] = efficiency(p.efficiency_high);
+  j["scaling_efficiency_low"] = efficiency(p, p.efficiency_low);
+  j["scaling_efficiency_high"] = efficiency(p, p.efficiency_high);
   if (!p.busiest_link.name.empty())
     j["busiest_link"] = {{"name", p.busiest_link.name},
                          {"bandwidth_bits_per_s", p.busiest_link.bandwidth.bits_per_s},
@@ -97,6 +102,10 @@ OrderedJson write_summary(const predict::Prediction& p) {
     j["jitter_steps_ps"] = OrderedJson::array();
     for (Duration d : p.jitter_steps) j["jitter_steps_ps"].push_back(d.ps);
   }
+}
+
+void add_communication(const predict::Prediction& p, OrderedJson& j) {
+  const analysis::Summary& s = p.summary;
   j["buckets"] = OrderedJson::array();
   for (const analysis::BucketTimes& b : s.buckets) {
     OrderedJson bucket;
@@ -115,6 +124,16 @@ OrderedJson write_summary(const predict::Prediction& p) {
   for (const analysis::OtherCommunication& o : s.others)
     if (o.exposed.ps > 0)
       j["other_communication"].push_back({{"name", o.name}, {"exposed_ps", o.exposed.ps}});
+}
+
+}  // namespace
+
+OrderedJson write_summary(const predict::Prediction& p) {
+  OrderedJson j;
+  add_times(p, j);
+  add_rates_and_memory(p, j);
+  add_grounds(p, j);
+  add_communication(p, j);
   return j;
 }
 

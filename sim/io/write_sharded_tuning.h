@@ -2,7 +2,7 @@
 #pragma once
 
 #include "sim/io/codecs.h"
-#include "sim/predict/tune_sharded.h"
+#include "sim/tune/tune_sharded.h"
 
 namespace ddpsim::io {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "sim/io/codecs.h"
-#include "sim/predict/scaling.h"
-#include "sim/predict/tune.h"
+#include "sim/tune/scaling.h"
+#include "sim/tune/tune.h"
 
 namespace ddpsim::io {
 

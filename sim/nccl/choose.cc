@@ -279,12 +279,12 @@ std::optional<Choice> choose(const System& s, const Table& table, const Settings
   return complete(s, table, open, op, Algorithm::Ring, Protocol::Simple, bytes);
 }
 
-Choice complete(const System& s, const Table& table, const Settings& set, Operation op, Algorithm a,
-                Protocol p, std::int64_t bytes, int of_tuner) {
-  Choice c;
-  c.algorithm = a;
-  c.protocol = p;
-  c.estimate_us = estimate_us(s, table, op, a, p, bytes).value_or(0);
+namespace {
+
+void set_channels_and_threads(const System& s, const Settings& set, std::int64_t bytes,
+                              int of_tuner, Choice& c) {
+  const Algorithm a = c.algorithm;
+  const Protocol p = c.protocol;
   int channels = communicator_channels(s, a);
   if (set.max_channels > 0) channels = std::min(channels, set.max_channels);
   channels = std::max(channels, set.min_channels);
@@ -303,68 +303,96 @@ Choice complete(const System& s, const Table& table, const Settings& set, Operat
   c.threads = std::max(threads, 96);
   if (a == Algorithm::Tree || a == Algorithm::Pat) c.threads = 640;
   c.channels = channels;
+}
+
+// Bytes of data in one of a buffer's steps.
+std::int64_t step_of(const Settings& set, Protocol p) {
   std::int64_t buffer = p == Protocol::Ll ? 512 * kKiB : p == Protocol::Ll128 ? 4915200 : 4 * kMiB;
   if (p == Protocol::Simple && set.buffer_bytes > 0) buffer = set.buffer_bytes;
   std::int64_t step = buffer / kStepsOfBuffer;
   if (p == Protocol::Ll) step /= 2;                 // half of it are flags
   if (p == Protocol::Ll128) step = step / 16 * 15;  // 120 of 128 bytes
+  return step;
+}
+
+// NCCL_NVLS_CHUNKSIZE, smaller for small operations.
+std::int64_t nvls_chunk(const System& s, const Settings& set, const Choice& c, std::int64_t bytes,
+                        std::int64_t step) {
+  const Algorithm a = c.algorithm;
+  double heads = s.heads();
+  std::int64_t own = set.version.has(Change::NvlsTreeHasNvlsBuffers) ? 128 * kKiB : step;
+  std::int64_t chunk = a == Algorithm::Nvls ? 128 * kKiB : s.nodes >= 4 ? 64 * kKiB : own;
+  auto concurrent = static_cast<std::int64_t>(heads * c.channels);
+  using Limit = std::pair<std::int64_t, std::int64_t>;  // chunk, and below how many of them in all
+  constexpr std::array<Limit, 4> nvls{
+      {{64 * kKiB, 64}, {32 * kKiB, 8}, {16 * kKiB, 2}, {16 * kKiB, 0}}};
+  constexpr std::array<Limit, 4> tree{
+      {{256 * kKiB, 32}, {128 * kKiB, 16}, {64 * kKiB, 4}, {32 * kKiB, 1}}};
+  for (auto [size, times] : a == Algorithm::Nvls ? nvls : tree)
+    if (bytes < times * concurrent * chunk && chunk > size) chunk = size;
+  return chunk;
+}
+
+// Pieces for each of what stands one behind another: to the head and from it, or the ranks of a
+// node's chain.
+std::int64_t collnet_chunk(const System& s, const Choice& c, std::int64_t bytes,
+                           std::int64_t step) {
+  bool direct = c.algorithm == Algorithm::CollnetDirect;
+  auto ppn = static_cast<std::int64_t>(s.per_node());
+  std::int64_t depth = direct ? std::min<std::int64_t>(ppn, 2) : ppn;
+  std::int64_t chunk = direct ? step : std::min(256 * kKiB, step);
+  std::int64_t parts = c.channels * (direct ? ppn : 1);
+  for (auto [times, least] :
+       {std::pair{64, 128 * kKiB}, {8, 64 * kKiB}, {direct ? 8 : 1, 32 * kKiB}})
+    while (bytes / (parts * chunk) < times * depth && chunk > least) chunk /= 2;
+  return chunk;
+}
+
+std::int64_t tree_chunk(const System& s, const Choice& c, std::int64_t bytes) {
+  std::int64_t chunk = c.chunk;
+  double depth = s.per_node() - 1 + floor_log2(s.nodes);
+  for (auto [times, least] : {std::pair{8, 128 * kKiB}, {4, 64 * kKiB}, {1, 32 * kKiB}})
+    while (static_cast<double>(bytes / (static_cast<std::int64_t>(c.channels) * chunk)) <
+               times * depth &&
+           chunk > least)
+      chunk /= 2;
+  return chunk;
+}
+
+std::int64_t ll128_tree_chunk(const System& s, const Choice& c, std::int64_t bytes) {
+  std::int64_t chunk = c.chunk;
+  double shape = 1 + floor_log2(s.nodes) + 0.1 * s.per_node();
+  auto shrink = [&](double times, std::int64_t least) {
+    while (static_cast<double>(bytes / (static_cast<std::int64_t>(c.channels) * chunk)) <
+               times * shape / s.per_node() &&
+           chunk > least)
+      chunk /= 2;
+  };
+  shrink(64, 131072);
+  shrink(16, 32768);
+  constexpr std::int64_t kGrain = 1920;
+  return std::max(kGrain, chunk / kGrain * kGrain);
+}
+
+}  // namespace
+
+Choice complete(const System& s, const Table& table, const Settings& set, Operation op, Algorithm a,
+                Protocol p, std::int64_t bytes, int of_tuner) {
+  Choice c;
+  c.algorithm = a;
+  c.protocol = p;
+  c.estimate_us = estimate_us(s, table, op, a, p, bytes).value_or(0);
+  set_channels_and_threads(s, set, bytes, of_tuner, c);
+  std::int64_t step = step_of(set, p);
   bool ring = a == Algorithm::Ring && op != Operation::Broadcast && op != Operation::Reduce;
   c.chunk = ring && p == Protocol::Simple ? 4 * step : step;
   c.slice = ring && p == Protocol::Simple ? 2 * step : step;
-  if (is_nvls(a)) {
-    // NCCL_NVLS_CHUNKSIZE, smaller for small operations.
-    double heads = s.heads();
-    std::int64_t own = set.version.has(Change::NvlsTreeHasNvlsBuffers) ? 128 * kKiB : step;
-    std::int64_t chunk = a == Algorithm::Nvls ? 128 * kKiB : s.nodes >= 4 ? 64 * kKiB : own;
-    auto concurrent = static_cast<std::int64_t>(heads * channels);
-    using Limit =
-        std::pair<std::int64_t, std::int64_t>;  // chunk, and below how many of them in all
-    constexpr std::array<Limit, 4> nvls{
-        {{64 * kKiB, 64}, {32 * kKiB, 8}, {16 * kKiB, 2}, {16 * kKiB, 0}}};
-    constexpr std::array<Limit, 4> tree{
-        {{256 * kKiB, 32}, {128 * kKiB, 16}, {64 * kKiB, 4}, {32 * kKiB, 1}}};
-    for (auto [size, times] : a == Algorithm::Nvls ? nvls : tree)
-      if (bytes < times * concurrent * chunk && chunk > size) chunk = size;
-    c.chunk = c.slice = chunk;
-  }
-  if (is_collnet(a)) {
-    // Pieces for each of what stands one behind another: to the head and from it, or the ranks of a
-    // node's chain.
-    bool direct = a == Algorithm::CollnetDirect;
-    auto ppn = static_cast<std::int64_t>(s.per_node());
-    std::int64_t depth = direct ? std::min<std::int64_t>(ppn, 2) : ppn;
-    std::int64_t chunk = direct ? step : std::min(256 * kKiB, step);
-    std::int64_t parts = channels * (direct ? ppn : 1);
-    for (auto [times, least] :
-         {std::pair{64, 128 * kKiB}, {8, 64 * kKiB}, {direct ? 8 : 1, 32 * kKiB}})
-      while (bytes / (parts * chunk) < times * depth && chunk > least) chunk /= 2;
-    c.chunk = c.slice = chunk;
-  }
-  int levels = floor_log2(s.nodes);
-  if (!set.version.has(Change::TreeKeepsItsChunk) && p == Protocol::Simple &&
-      a == Algorithm::Tree) {
-    double depth = s.per_node() - 1 + levels;
-    for (auto [times, least] : {std::pair{8, 128 * kKiB}, {4, 64 * kKiB}, {1, 32 * kKiB}})
-      while (static_cast<double>(bytes / (static_cast<std::int64_t>(channels) * c.chunk)) <
-                 times * depth &&
-             c.chunk > least)
-        c.chunk /= 2;
-    c.slice = c.chunk;
-  }
-  if (p == Protocol::Ll128 && a == Algorithm::Tree) {
-    std::int64_t chunk = c.chunk;
-    double shape = 1 + levels + 0.1 * s.per_node();
-    auto shrink = [&](double times, std::int64_t least) {
-      while (static_cast<double>(bytes / (static_cast<std::int64_t>(channels) * chunk)) <
-                 times * shape / s.per_node() &&
-             chunk > least)
-        chunk /= 2;
-    };
-    shrink(64, 131072);
-    shrink(16, 32768);
-    constexpr std::int64_t kGrain = 1920;
-    c.chunk = c.slice = std::max(kGrain, chunk / kGrain * kGrain);
-  }
+  if (is_nvls(a)) c.chunk = c.slice = nvls_chunk(s, set, c, bytes, step);
+  if (is_collnet(a)) c.chunk = c.slice = collnet_chunk(s, c, bytes, step);
+  if (!set.version.has(Change::TreeKeepsItsChunk) && p == Protocol::Simple && a == Algorithm::Tree)
+    c.chunk = c.slice = tree_chunk(s, c, bytes);
+  if (p == Protocol::Ll128 && a == Algorithm::Tree)
+    c.chunk = c.slice = ll128_tree_chunk(s, c, bytes);
   return c;
 }
 

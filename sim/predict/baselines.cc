@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/cost/roofline.h"
 #include "sim/predict/lowered.h"
-#include "sim/predict/roofline.h"
 
 namespace ddpsim::predict {
 namespace {
 
-constexpr int kSteps = 8;
+constexpr int kQueuedSteps = 8;
 
 struct Asked {
   StepTimes times;
@@ -49,7 +49,7 @@ Duration play(const Asked& a, const Question& q, double factor, CollectiveTime t
   std::vector<TimePoint> ends(s.ops.size());
   TimePoint previous;
   Duration period;
-  for (int k = 0; k < kSteps; ++k) {
+  for (int k = 0; k < kQueuedSteps; ++k) {
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
       const Op& op = s.ops[i];
       TimePoint begin;

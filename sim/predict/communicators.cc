@@ -6,7 +6,7 @@
 
 #include "sim/collective/nccl.h"
 #include "sim/collective/servers.h"
-#include "sim/predict/load_demands.h"
+#include "sim/play/load_demands.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/server_places.h"
 #include "sim/systems/base/own_work.h"

@@ -4,9 +4,9 @@
 
 #include "sim/collective/messages.h"
 #include "sim/nccl/fabric/messages.h"
+#include "sim/play/prices.h"
 #include "sim/predict/given_program.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/prices.h"
 #include "sim/predict/steady.h"
 #include "sim/systems/base/record.h"
 

@@ -1,4 +1,4 @@
-// A Program that no file of sim/strategy lowered (Options::program): what stands in for its
+// A Program that no folder of sim/systems lowered (Options::program): what stands in for its
 // workload, what keeps it from being played, and what a faster device or host makes of it.
 #pragma once
 

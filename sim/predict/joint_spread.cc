@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "sim/predict/roofline.h"
+#include "sim/cost/roofline.h"
 #include "sim/predict/stragglers.h"
 
 namespace ddpsim::predict {

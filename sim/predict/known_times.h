@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "sim/cost/roofline.h"
 #include "sim/model/profile.h"
-#include "sim/predict/roofline.h"
 
 namespace ddpsim::predict {
 

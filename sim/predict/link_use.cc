@@ -1,10 +1,10 @@
 // busy(link) = sum over collectives of work * load(link) / rate(link) / step
 #include "sim/predict/link_use.h"
 
+#include "sim/cost/roofline.h"
+#include "sim/play/prices.h"
 #include "sim/predict/lowered.h"
 #include "sim/predict/mechanisms.h"
-#include "sim/predict/prices.h"
-#include "sim/predict/roofline.h"
 
 namespace ddpsim::predict {
 

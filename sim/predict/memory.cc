@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sim/cost/roofline.h"
 #include "sim/model/blocks.h"
 #include "sim/predict/lowered.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/record.h"
 
 namespace ddpsim::predict {

@@ -6,8 +6,11 @@
 #include <stdexcept>
 
 #include "sim/collective/sockets.h"
+#include "sim/cost/roofline.h"
 #include "sim/model/gpu_name.h"
 #include "sim/model/version.h"
+#include "sim/play/prices.h"
+#include "sim/play/staleness.h"
 #include "sim/predict/joint_spread.h"
 #include "sim/predict/known_times.h"
 #include "sim/predict/left_out.h"
@@ -17,9 +20,6 @@
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/memory.h"
 #include "sim/predict/message_range.h"
-#include "sim/predict/prices.h"
-#include "sim/predict/roofline.h"
-#include "sim/predict/staleness.h"
 #include "sim/predict/steady.h"
 #include "sim/predict/step_error.h"
 #include "sim/systems/base/settings.h"
@@ -216,6 +216,72 @@ void find_memory(const Question& q, const Prepared& r, const Options& options, P
   out.memory = std::move(m);
 }
 
+void fill_run(const Question& q, const Options& options, Played& played, Run& run) {
+  const Prepared& r = played.prepared;
+  Simulation& s = played.simulation;
+  run.simulator_version = kVersion;
+  run.profile = q.profile.name;
+  run.fidelity = name_of(options.fidelity);
+  if (options.names) {
+    run.tensor_names = r.program.tensor_names;
+    run.tensor_bytes = r.program.tensor_bytes;
+  }
+  run.steps = played.steps;
+  run.spans = std::move(s.spans);
+  for (Span& span : run.spans) span.step = static_cast<int>(run.steps.size()) - 1;
+  run.spans_from = s.spans_from;
+  run.streams = r.program.streams;
+}
+
+// How much longer the rank of the summary computes than it would undisturbed.
+// REQUIRES: the summary is there.
+void find_slowed(const Question& q, const StepTimes& times, Prediction& out) {
+  double slowest = 1;
+  if (auto it = q.scenario.slow_ranks.find(out.summary.actor); it != q.scenario.slow_ranks.end())
+    slowest = it->second;
+  Duration undisturbed = scale((times.forward + times.backward + work_of_others(q, times)) *
+                                       q.scenario.plan.accumulation_steps +
+                                   of_round(q.scenario.plan, times).optimizer + times.loop,
+                               slowest);
+  const Duration computed = out.summary.forward + out.summary.backward + out.summary.optimizer;
+  const double straggle = straggling(q.profile, q.scenario, Level::Mid);
+  const Duration as_slowest = scale(undisturbed, straggle);
+  out.slowed = std::max(Duration{}, computed - as_slowest);
+  if (straggle > 1)
+    out.stragglers = {q.scenario.ranks, q.profile.rank_cv->mid, straggle, as_slowest - undisturbed};
+}
+
+// Sentences that a reader of the prediction has to know. REQUIRES: the summary is there.
+void add_sentences(const Question& q, const Prepared& r, const Options& options, Prediction& out) {
+  if (std::string nics = topology::unused_nics_sentence(q.fabric, devices_of(q.scenario));
+      !nics.empty())
+    out.extrapolated.push_back(std::move(nics));
+  out.extrapolated.insert(out.extrapolated.end(), q.profile.unknown.begin(),
+                          q.profile.unknown.end());
+  if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1 && !r.comm().nccl)
+    out.extrapolated.push_back(
+        "the profile names no compute capability, so NCCL's choice is not known: a ring, at the "
+        "profile's own latencies");
+  if (auto* const warnings = systems::record_of(q.scenario.plan.system).warnings)
+    for (std::string& warning : warnings(q.scenario.plan))
+      out.extrapolated.push_back(std::move(warning));
+  if (r.program.servers && !server_memory(q, Level::Mid))
+    out.extrapolated.push_back(
+        "what servers take to sum and to update is left out: cluster \"" + q.fabric.cluster().name +
+        "\" does not say its hosts' memory (--set cluster.host_memory=300GB/s)");
+  if (r.comm().sockets)
+    if (std::string assumed = collective::socket_assumptions(q.profile); !assumed.empty())
+      out.extrapolated.push_back(std::move(assumed));
+  std::string one_occasion = seen_on_one_occasion(q, out.summary.step, options);
+  if (!one_occasion.empty()) out.extrapolated.push_back(std::move(one_occasion));
+  if (out.beside && !out.beside->complete)
+    out.extrapolated.push_back(
+        "steps of this job and of another differ too much to simulate two of the longer with all "
+        "of the shorter: what they share is in this number only in part");
+  for (std::string& left : what_is_left_out(q.workload, q.scenario.plan))
+    out.extrapolated.push_back(std::move(left));
+}
+
 }  // namespace
 
 // Made and copied ahead, batches take what the slower of the two takes.
@@ -322,20 +388,7 @@ Prediction predict(const Question& q, const Options& given) {
   const Options options = keeping(given, own);
   Played played = play(q, Level::Mid, options, true);
   const Prepared& r = played.prepared;
-  Simulation& s = played.simulation;
-  Run& run = out.run;
-  run.simulator_version = kVersion;
-  run.profile = q.profile.name;
-  run.fidelity = name_of(options.fidelity);
-  if (options.names) {
-    run.tensor_names = r.program.tensor_names;
-    run.tensor_bytes = r.program.tensor_bytes;
-  }
-  run.steps = played.steps;
-  run.spans = std::move(s.spans);
-  for (Span& span : run.spans) span.step = static_cast<int>(run.steps.size()) - 1;
-  run.spans_from = s.spans_from;
-  run.streams = r.program.streams;
+  fill_run(q, options, played, out.run);
   out.summary = std::move(played.summary);
   out.counted = played.counted;
   out.beside = played.beside;
@@ -347,20 +400,8 @@ Prediction predict(const Question& q, const Options& given) {
   double samples = static_cast<double>(q.workload.batch) * q.scenario.plan.accumulation_steps *
                    static_cast<double>(with_inputs);
   out.samples_per_s = samples / (static_cast<double>(typical.ps) / 1e12);
-  double slowest = 1;
-  if (auto it = q.scenario.slow_ranks.find(out.summary.actor); it != q.scenario.slow_ranks.end())
-    slowest = it->second;
-  Duration undisturbed = scale((r.times.forward + r.times.backward + work_of_others(q, r.times)) *
-                                       q.scenario.plan.accumulation_steps +
-                                   of_round(q.scenario.plan, r.times).optimizer + r.times.loop,
-                               slowest);
+  find_slowed(q, r.times, out);
   out.clock = r.times.clock;
-  const Duration computed = out.summary.forward + out.summary.backward + out.summary.optimizer;
-  const double straggle = straggling(q.profile, q.scenario, Level::Mid);
-  const Duration as_slowest = scale(undisturbed, straggle);
-  out.slowed = std::max(Duration{}, computed - as_slowest);
-  if (straggle > 1)
-    out.stragglers = {q.scenario.ranks, q.profile.rank_cv->mid, straggle, as_slowest - undisturbed};
   out.single_rank_step = single_rank_step(q, r.times);
   constexpr Duration kLeast{1'000'000};  // of computation: not even a kernel's launch is as short
   bool idle = r.times.forward + r.times.backward < kLeast;
@@ -376,33 +417,7 @@ Prediction predict(const Question& q, const Options& given) {
   out.fitted = q.profile.step_residual > 0;
   out.common_start = options.common_start;
   if (q.scenario.ranks > 1 || r.program.servers) out.busiest_link = busiest_link(r, q, step);
-  if (std::string nics = topology::unused_nics_sentence(q.fabric, devices_of(q.scenario));
-      !nics.empty())
-    out.extrapolated.push_back(std::move(nics));
-  out.extrapolated.insert(out.extrapolated.end(), q.profile.unknown.begin(),
-                          q.profile.unknown.end());
-  if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1 && !r.comm().nccl)
-    out.extrapolated.push_back(
-        "the profile names no compute capability, so NCCL's choice is not known: a ring, at the "
-        "profile's own latencies");
-  if (auto* const warnings = systems::record_of(q.scenario.plan.system).warnings)
-    for (std::string& warning : warnings(q.scenario.plan))
-      out.extrapolated.push_back(std::move(warning));
-  if (r.program.servers && !server_memory(q, Level::Mid))
-    out.extrapolated.push_back(
-        "what servers take to sum and to update is left out: cluster \"" + q.fabric.cluster().name +
-        "\" does not say its hosts' memory (--set cluster.host_memory=300GB/s)");
-  if (r.comm().sockets)
-    if (std::string assumed = collective::socket_assumptions(q.profile); !assumed.empty())
-      out.extrapolated.push_back(std::move(assumed));
-  std::string one_occasion = seen_on_one_occasion(q, step, options);
-  if (!one_occasion.empty()) out.extrapolated.push_back(std::move(one_occasion));
-  if (out.beside && !out.beside->complete)
-    out.extrapolated.push_back(
-        "steps of this job and of another differ too much to simulate two of the longer with all "
-        "of the shorter: what they share is in this number only in part");
-  for (std::string& left : what_is_left_out(q.workload, q.scenario.plan))
-    out.extrapolated.push_back(std::move(left));
+  add_sentences(q, r, options, out);
   return out;
 }
 

@@ -13,10 +13,10 @@
 #include "sim/analysis/summarize.h"
 #include "sim/model/profile.h"
 #include "sim/nccl/search.h"
-#include "sim/predict/beside.h"
+#include "sim/play/beside.h"
+#include "sim/play/simulate.h"
+#include "sim/play/staleness.h"
 #include "sim/predict/device_memory.h"
-#include "sim/predict/simulate.h"
-#include "sim/predict/staleness.h"
 #include "sim/predict/stragglers.h"
 #include "sim/systems/base/input.h"
 

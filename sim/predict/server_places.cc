@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "sim/predict/roofline.h"
+#include "sim/cost/roofline.h"
 #include "sim/systems/base/record.h"
 
 namespace ddpsim::predict {

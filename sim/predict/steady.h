@@ -17,8 +17,8 @@
 #include <optional>
 #include <vector>
 
+#include "sim/play/prices.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/prices.h"
 #include "sim/systems/base/lower.h"
 
 namespace ddpsim::predict {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "sim/predict/diagnosis.h"
+#include "sim/explain/diagnosis.h"
 
 namespace ddpsim::report {
 

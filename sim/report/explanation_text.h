@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "sim/predict/explain.h"
+#include "sim/explain/explain.h"
 
 namespace ddpsim::report {
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "sim/predict/tune_sharded.h"
 #include "sim/report/tuning_text.h"
+#include "sim/tune/tune_sharded.h"
 
 namespace ddpsim::report {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/predict/diagnosis.h"
+#include "sim/explain/diagnosis.h"
 
 namespace ddpsim::report {
 

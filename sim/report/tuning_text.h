@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "sim/predict/scaling.h"
-#include "sim/predict/tune.h"
+#include "sim/tune/scaling.h"
+#include "sim/tune/tune.h"
 
 namespace ddpsim::report {
 

@@ -231,6 +231,19 @@ std::vector<int> nvlink_domains(const HostGraph& host, const std::vector<bool>& 
   return out;
 }
 
+std::vector<int> cpus_of(const HostGraph& host) {
+  std::vector<int> out;
+  for (std::size_t v = 0; v < host.vertices.size(); ++v)
+    if (host.vertices[v].kind == VertexKind::Cpu) out.push_back(static_cast<int>(v));
+  return out;
+}
+
+std::vector<LocalPath>::const_iterator nearest_of(const std::vector<LocalPath>& ways) {
+  return std::min_element(ways.begin(), ways.end(), [](const auto& x, const auto& y) {
+    return std::tuple(x.type, x.links.size()) < std::tuple(y.type, y.links.size());
+  });
+}
+
 }  // namespace
 
 const char* name_of(PathType t) {
@@ -245,55 +258,21 @@ LinkKind kind_of(const std::string& transport) {
   return LinkKind::Net;
 }
 
-HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed)
-    : gpus_(static_cast<int>(host.gpus.size())), nics_(static_cast<int>(host.nics.size())) {
-  Search search(host, failed);
-  between_.resize(host.gpus.size() * host.gpus.size());
-  to_nic_.resize(host.gpus.size() * host.nics.size());
-  std::vector<int> cpus;
-  for (std::size_t v = 0; v < host.vertices.size(); ++v)
-    if (host.vertices[v].kind == VertexKind::Cpu) cpus.push_back(static_cast<int>(v));
-  std::vector<std::vector<LocalPath>> to_cpu(host.gpus.size());
-  std::vector<int> serves(host.nics.size(), 0);
-  for (int a = 0; a < gpus_; ++a) {
-    search.run(host.gpus[static_cast<std::size_t>(a)]);
-    for (int b = a; b < gpus_; ++b) {
-      LocalPath p = search.to(host.gpus[static_cast<std::size_t>(b)]);
-      if (a != b) search.through_a_gpu(host.gpus[static_cast<std::size_t>(b)], p);
-      split_ = split_ || p.type == PathType::Dis;
-      between_[index(b, a, gpus_)] = reversed(p);
-      between_[index(a, b, gpus_)] = std::move(p);
-    }
-    for (int c : cpus) to_cpu[static_cast<std::size_t>(a)].push_back(search.to(c));
-    int best = -1;
-    for (int k = 0; k < nics_; ++k) {
-      LocalPath& p = to_nic_[index(a, k, nics_)] =
-          search.to(host.nics[static_cast<std::size_t>(k)]);
-      draws_nics_ = draws_nics_ || p.type != PathType::Dis;
-      auto rank = [&](int nic) {
-        const LocalPath& x = to_nic_[index(a, nic, nics_)];
-        return std::tuple(x.type, x.links.size(), serves[static_cast<std::size_t>(nic)]);
-      };
-      if (best < 0 || rank(k) < rank(best)) best = k;
-    }
-    nic_of_.push_back(std::max(best, 0));
-    if (best >= 0) ++serves[static_cast<std::size_t>(best)];
-    to_nvswitch_.push_back(UINT32_MAX);
+void HostRoutes::choose_nic(int gpu, std::vector<int>& serves) {
+  int best = -1;
+  for (int k = 0; k < nics_; ++k) {
+    auto rank = [&](int nic) {
+      const LocalPath& x = to_nic_[index(gpu, nic, nics_)];
+      return std::tuple(x.type, x.links.size(), serves[static_cast<std::size_t>(nic)]);
+    };
+    if (best < 0 || rank(k) < rank(best)) best = k;
   }
-  by_cpu_.resize(between_.size());
-  to_cpu_.resize(static_cast<std::size_t>(gpus_));
-  for (int b = 0; b < gpus_ && !cpus.empty(); ++b) {
-    const std::vector<LocalPath>& ways = to_cpu[static_cast<std::size_t>(b)];
-    auto nearest = std::min_element(ways.begin(), ways.end(), [](const auto& x, const auto& y) {
-      return std::tuple(x.type, x.links.size()) < std::tuple(y.type, y.links.size());
-    });
-    auto cpu = static_cast<std::size_t>(nearest - ways.begin());
-    to_cpu_[static_cast<std::size_t>(b)] = *nearest;
-    for (int a = 0; a < gpus_; ++a)
-      if (a != b)
-        by_cpu_[index(a, b, gpus_)] =
-            search.joined(to_cpu[static_cast<std::size_t>(a)][cpu], reversed(*nearest));
-  }
+  nic_of_.push_back(std::max(best, 0));
+  if (best >= 0) ++serves[static_cast<std::size_t>(best)];
+}
+
+void HostRoutes::find_nvswitches(const HostGraph& host, const std::vector<bool>& failed) {
+  to_nvswitch_.assign(static_cast<std::size_t>(gpus_), UINT32_MAX);
   for (std::size_t i = 0; i < host.links.size(); ++i) {
     if (!failed.empty() && failed[i]) continue;
     for (int g = 0; g < gpus_; ++g) {
@@ -307,10 +286,11 @@ HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed)
         to_nvswitch_[static_cast<std::size_t>(g)] = static_cast<std::uint32_t>(2 * i + 1);
     }
   }
-  domain_ = nvlink_domains(host, failed);
-  for (const LocalPath& p : to_nic_) from_nic_.push_back(reversed(p));
-  // PXN: a GPU whose own way to a NIC leaves the PCIe switches takes the NVLink to the first GPU
-  // that is near that NIC. What comes in goes to the GPU itself.
+}
+
+// PXN: a GPU whose own way to a NIC leaves the PCIe switches takes the NVLink to the first GPU
+// that is near that NIC. What comes in goes to the GPU itself.
+void HostRoutes::find_ways_by_other_gpus() {
   std::vector<LocalPath> own = to_nic_;
   for (int a = 0; a < gpus_; ++a)
     for (int k = 0; k < nics_; ++k) {
@@ -332,6 +312,49 @@ HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed)
       p.type = PathType::Pxn;
       p.bits_per_s = std::min(leg->bits_per_s, best->bits_per_s);
     }
+}
+
+HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed)
+    : gpus_(static_cast<int>(host.gpus.size())), nics_(static_cast<int>(host.nics.size())) {
+  Search search(host, failed);
+  between_.resize(host.gpus.size() * host.gpus.size());
+  to_nic_.resize(host.gpus.size() * host.nics.size());
+  const std::vector<int> cpus = cpus_of(host);
+  std::vector<std::vector<LocalPath>> to_cpu(host.gpus.size());
+  std::vector<int> serves(host.nics.size(), 0);
+  for (int a = 0; a < gpus_; ++a) {
+    search.run(host.gpus[static_cast<std::size_t>(a)]);
+    for (int b = a; b < gpus_; ++b) {
+      LocalPath p = search.to(host.gpus[static_cast<std::size_t>(b)]);
+      if (a != b) search.through_a_gpu(host.gpus[static_cast<std::size_t>(b)], p);
+      split_ = split_ || p.type == PathType::Dis;
+      between_[index(b, a, gpus_)] = reversed(p);
+      between_[index(a, b, gpus_)] = std::move(p);
+    }
+    for (int c : cpus) to_cpu[static_cast<std::size_t>(a)].push_back(search.to(c));
+    for (int k = 0; k < nics_; ++k) {
+      LocalPath& p = to_nic_[index(a, k, nics_)] =
+          search.to(host.nics[static_cast<std::size_t>(k)]);
+      draws_nics_ = draws_nics_ || p.type != PathType::Dis;
+    }
+    choose_nic(a, serves);
+  }
+  by_cpu_.resize(between_.size());
+  to_cpu_.resize(static_cast<std::size_t>(gpus_));
+  for (int b = 0; b < gpus_ && !cpus.empty(); ++b) {
+    const std::vector<LocalPath>& ways = to_cpu[static_cast<std::size_t>(b)];
+    auto nearest = nearest_of(ways);
+    auto cpu = static_cast<std::size_t>(nearest - ways.begin());
+    to_cpu_[static_cast<std::size_t>(b)] = *nearest;
+    for (int a = 0; a < gpus_; ++a)
+      if (a != b)
+        by_cpu_[index(a, b, gpus_)] =
+            search.joined(to_cpu[static_cast<std::size_t>(a)][cpu], reversed(*nearest));
+  }
+  find_nvswitches(host, failed);
+  domain_ = nvlink_domains(host, failed);
+  for (const LocalPath& p : to_nic_) from_nic_.push_back(reversed(p));
+  find_ways_by_other_gpus();
 }
 
 }  // namespace ddpsim::topology

@@ -60,6 +60,11 @@ class HostRoutes {
     return static_cast<std::size_t>(row) * static_cast<std::size_t>(columns) +
            static_cast<std::size_t>(column);
   }
+  // `serves`: of each NIC, the GPUs that have it already. REQUIRES: the ways to NICs are found.
+  void choose_nic(int gpu, std::vector<int>& serves);
+  void find_nvswitches(const HostGraph& host, const std::vector<bool>& failed);
+  // REQUIRES: the ways between GPUs and to NICs are found.
+  void find_ways_by_other_gpus();
   int gpus_ = 0;
   int nics_ = 0;
   bool draws_nics_ = false;

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "sim/analysis/compare.h"
-#include "sim/predict/kernel_time.h"
+#include "sim/cost/kernel_time.h"
 
 namespace ddpsim::validation {
 namespace {

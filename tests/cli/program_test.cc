@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <sstream>
 
+#include "sim/cost/roofline.h"
 #include "sim/io/program_file.h"
 #include "sim/predict/given_program.h"
 #include "sim/predict/lowered.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/lower.h"
 #include "tests/support/files.h"
 #include "tests/support/systems.h"

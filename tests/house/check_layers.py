@@ -43,6 +43,14 @@ DERIVED = re.compile(
     r':(?!:)(?P<bases>[^;{}()]*)\{'
 )
 
+# The head of a function, from its type to what precedes its brace (initialisers, too).
+FUNCTION = re.compile(
+    r"(?:[\w:<>&*,\s\[\]]|\(\*\))*?(?<![\w.])(?P<name>~?[A-Za-z_][\w:]*)\s*\((?!\*)"
+    r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*(?:const\b\s*)?(?:noexcept\b\s*)?"
+    r"(?:->[\w:<>&*\s]+)?(?::(?!:).*)?$",
+    re.DOTALL,
+)
+
 
 class LayersError(Exception):
     """sim/LAYERS itself cannot be read."""
@@ -66,6 +74,7 @@ class Rules:
     warn_lines: int = 400
     fail_lines: int = 600
     class_lines: int = 300
+    function_lines: int = 1000
 
     def room_of(self, path):
         """The innermost room that holds `path`, or None."""
@@ -136,6 +145,8 @@ def read_rules(root):
             rules.warn_lines, rules.fail_lines = map(int, args)
         elif verb == "class" and len(args) == 1 and args[0].isdigit():
             rules.class_lines = int(args[0])
+        elif verb == "function" and len(args) == 1 and args[0].isdigit():
+            rules.function_lines = int(args[0])
         else:
             raise LayersError(f"sim/LAYERS:{number}: cannot be understood: {line.strip()}")
     for number, room in mentioned:
@@ -262,6 +273,23 @@ def classes_of(text):
                 break
 
 
+def functions_of(text):
+    """(first line, name, lines) of each function with a body of its own: no lambda, no class."""
+    code = code_only(text)
+    opened = []
+    for brace in re.finditer(r"[{}]", code):
+        if brace.group(0) == "{":
+            opened.append(brace.start())
+        elif opened:
+            begin = opened.pop()
+            head = re.split(r"[;{}]", code[max(0, begin - 1000) : begin])[-1]
+            named = FUNCTION.match(head.strip())
+            if named and named.group("name") not in ("if", "for", "while", "switch", "catch"):
+                lead = len(head) - len(head.lstrip())
+                first = code.count("\n", 0, begin - len(head) + lead)
+                yield first + 1, named.group("name"), code.count("\n", 0, brace.start()) - first + 1
+
+
 def derived_classes(text):
     """(line, name, its bases) of each class that has bases."""
     code = code_only(text)
@@ -279,10 +307,10 @@ def check_file(root, rules, path):
     if room is None:
         return [(1, "lies in no room; add its folder to sim/LAYERS or move it")], warn
     lines = text.count("\n") + (not text.endswith("\n") and text != "")
-    if lines > rules.fail_lines:
-        bad.append(
-            (lines, f"has {lines} lines; more than {rules.fail_lines}: split it by what it does")
-        )
+    composed = any(path.startswith(folder + "/") for folder in rules.composed)
+    most = rules.warn_lines if composed else rules.fail_lines
+    if lines > most:
+        bad.append((lines, f"has {lines} lines; more than {most}: split it by what it does"))
     elif lines > rules.warn_lines:
         warn.append(
             (lines, f"has {lines} lines; files of at most {rules.warn_lines} are the custom")
@@ -298,7 +326,12 @@ def check_file(root, rules, path):
         for number, name, count in classes_of(text)
         if count > rules.class_lines
     ]
-    if any(path.startswith(folder + "/") for folder in rules.composed):
+    if composed:
+        bad += [
+            (number, f"{name} has {count} lines; a function has at most {rules.function_lines}")
+            for number, name, count in functions_of(text)
+            if count > rules.function_lines
+        ]
         bad += [
             (number, f"{name} inherits {', '.join(names)}; let it have one instead")
             for number, name, names in derived_classes(text)
@@ -423,9 +456,10 @@ generated version.h
 few 1 Does::* Phase::* beside sim/units
 hidden sim/engine/inside.h sim/engine
 door sim/topology base/ record.h
-composed sim std::runtime_error
+composed sim/units std::runtime_error
 lines 400 600
 class 30
+function 20
 """
 
 
@@ -439,7 +473,8 @@ CLEAN = {
         '#pragma once\n#include <cstdint>\n// std::exp( new virtual #include "sim/io/x.h"\n'
     ),
     "sim/engine/inside.h": "#include <vector>\n",
-    "sim/topology/base/part.h": (
+    "sim/topology/base/part.h": "",
+    "sim/units/plain.h": (
         "enum class E : char { A };\nstruct Bad : std::runtime_error {\n};\n"
         "struct Plain {\n  Plain() : x(0) {}\n  int x : 3;\n};\n"
     ),
@@ -526,8 +561,18 @@ BROKEN = {
         '#include "sim/engine/inside.h"\n',
         "is hidden in sim/engine",
     ),
+    "a long file of a composed folder": (
+        "sim/units/l.h",
+        "// line\n" * 401,
+        "has 401 lines; more than 400",
+    ),
+    "a long function": (
+        "sim/units/f.cc",
+        "namespace n {\nint X::f(int a,\n  int b) const {\n" + "  g();\n" * 18 + "}\n}\n",
+        "X::f has 21 lines",
+    ),
     "a base class": ("sim/units/b.h", "struct B : A {\n  int x;\n};\n", "B inherits A"),
-    "a private base": ("sim/io/b.h", "class B final : Other<A>, C {\n};\n", "B inherits Other, C"),
+    "a private base": ("sim/units/b.h", "class B final : Other<A>, C {\n};\n", "B inherits Other, C"),
     "past a door": (
         "tools/main.cc",
         '#include "sim/topology/ring/inner.h"\n',
@@ -635,7 +680,8 @@ def self_test():
         "a refusal",
     )
     through = {
-        "sim/topology/base/part.h": (
+        "sim/topology/base/part.h": "",
+    "sim/units/plain.h": (
         "enum class E : char { A };\nstruct Bad : std::runtime_error {\n};\n"
         "struct Plain {\n  Plain() : x(0) {}\n  int x : 3;\n};\n"
     ),

@@ -1,12 +1,12 @@
 // No bucketing's simulated step is shorter than the lower bound.
-#include "sim/predict/bound.h"
+#include "sim/tune/bound.h"
 
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
-#include "sim/predict/tune.h"
 #include "sim/systems/ddp/plan.h"
+#include "sim/tune/tune.h"
 #include "tests/laws/random_job.h"
 
 namespace ddpsim::test {

@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/model/sampler.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/apex/plan.h"
 #include "sim/systems/base/lower.h"
 #include "sim/systems/ddp/bucketing.h"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "sim/predict/roofline.h"
+#include "sim/cost/roofline.h"
 #include "sim/systems/base/lower.h"
 #include "sim/systems/ddp/plan.h"
 #include "tests/laws/random_job.h"

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/collective/nccl.h"
-#include "sim/predict/alone.h"
+#include "sim/play/alone.h"
 #include "tests/support/nccl.h"
 #include "tests/support/support.h"
 

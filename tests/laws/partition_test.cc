@@ -1,5 +1,5 @@
 // The dynamic programme against all partitions of small instances.
-#include "sim/predict/partition.h"
+#include "sim/tune/partition.h"
 
 #include <bit>
 #include <map>

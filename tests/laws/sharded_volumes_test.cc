@@ -16,10 +16,10 @@
 #include <gtest/gtest.h>
 
 #include "sim/collective/price.h"
+#include "sim/cost/roofline.h"
+#include "sim/play/prices.h"
 #include "sim/predict/link_use.h"
 #include "sim/predict/lowered.h"
-#include "sim/predict/prices.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/fsdp/fsdp.h"
 #include "sim/systems/fsdp/plan.h"
 #include "sim/systems/zero/plan.h"

@@ -9,7 +9,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "sim/collective/price.h"
-#include "sim/predict/roofline.h"
+#include "sim/cost/roofline.h"
 #include "sim/systems/base/lower.h"
 #include "sim/systems/ddp/plan.h"
 #include "tests/laws/random_job.h"

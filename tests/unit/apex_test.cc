@@ -8,9 +8,9 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/predict/memory.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/apex/plan.h"
 #include "sim/systems/base/lower.h"
 #include "tests/support/support.h"

@@ -1,5 +1,5 @@
 // Kernels carried over from a measured GPU to one that only has a datasheet, and how halves train.
-#include "sim/predict/carry.h"
+#include "sim/cost/carry.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,10 +8,10 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/kernel_time.h"
+#include "sim/cost/roofline.h"
 #include "sim/io/codecs.h"
 #include "sim/io/reference_gpu.h"
-#include "sim/predict/kernel_time.h"
-#include "sim/predict/roofline.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {

@@ -2,9 +2,9 @@
 // takes.
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/io/codecs.h"
 #include "sim/model/blocks.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/model_memory.h"
 #include "tests/support/support.h"
 

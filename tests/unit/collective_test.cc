@@ -12,7 +12,7 @@
 #include "sim/collective/messages.h"
 #include "sim/collective/price.h"
 #include "sim/engine/execute.h"
-#include "sim/predict/turns.h"
+#include "sim/play/turns.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::collective {

@@ -7,12 +7,12 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/layer_time.h"
+#include "sim/cost/roofline.h"
 #include "sim/io/codecs.h"
 #include "sim/io/files.h"
 #include "sim/io/json_reader.h"
 #include "sim/model/blocks.h"
-#include "sim/predict/layer_time.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/model_memory.h"
 #include "tests/support/support.h"
 

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "calib/fit/points.h"
-#include "sim/predict/kernel_time.h"
-#include "sim/predict/layer_time.h"
+#include "sim/cost/kernel_time.h"
+#include "sim/cost/layer_time.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {

@@ -9,9 +9,9 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/predict/lowered.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/fsdp/fsdp.h"
 #include "sim/systems/fsdp/plan.h"
 #include "sim/systems/parameter_server/plan.h"

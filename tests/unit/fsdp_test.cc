@@ -9,9 +9,9 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/predict/memory.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/settings.h"
 #include "sim/systems/fsdp/plan.h"
 #include "tests/support/support.h"

@@ -9,7 +9,7 @@
 #include "sim/collective/communicator.h"
 #include "sim/collective/price.h"
 #include "sim/collective/sockets.h"
-#include "sim/predict/alone.h"
+#include "sim/play/alone.h"
 #include "sim/predict/host_memory.h"
 #include "sim/predict/predict.h"
 #include "sim/systems/ddp/plan.h"

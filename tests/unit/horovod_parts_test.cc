@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/predict/autotune.h"
 #include "sim/predict/predict.h"
 #include "sim/systems/horovod/horovod.h"
 #include "sim/systems/horovod/plan.h"
+#include "sim/tune/autotune.h"
 #include "tests/support/support.h"
 #include "tests/support/systems.h"
 

@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/settings.h"
 #include "sim/systems/horovod/cycles.h"
 #include "sim/systems/horovod/plan.h"

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "sim/collective/nccl.h"
+#include "sim/cost/roofline.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/lower.h"
 #include "sim/systems/zero/plan.h"
 #include "sim/systems/zero/zero.h"

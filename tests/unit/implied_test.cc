@@ -1,5 +1,5 @@
 // Which kernels need not be made to wait for their launch.
-#include "sim/predict/implied.h"
+#include "sim/play/implied.h"
 
 #include <gtest/gtest.h>
 

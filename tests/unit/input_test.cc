@@ -5,11 +5,11 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/predict/bound.h"
-#include "sim/predict/explain.h"
+#include "sim/cost/roofline.h"
+#include "sim/explain/explain.h"
 #include "sim/predict/given_program.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/lower.h"
+#include "sim/tune/bound.h"
 #include "tests/support/support.h"
 #include "tests/support/systems.h"
 

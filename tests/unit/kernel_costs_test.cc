@@ -12,12 +12,12 @@
 #include "calib/fit/operators.h"
 #include "calib/fit/points.h"
 #include "calib/fit/shapes.h"
+#include "sim/cost/carry.h"
+#include "sim/cost/kernel_time.h"
+#include "sim/cost/layer_time.h"
+#include "sim/cost/roofline.h"
 #include "sim/io/codecs.h"
-#include "sim/predict/carry.h"
 #include "sim/predict/joint_spread.h"
-#include "sim/predict/kernel_time.h"
-#include "sim/predict/layer_time.h"
-#include "sim/predict/roofline.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {

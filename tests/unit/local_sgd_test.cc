@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/lower.h"
 #include "sim/systems/ddp/plan.h"
 #include "sim/systems/local_sgd/plan.h"

@@ -1,9 +1,9 @@
 // What a training loop does between the last gradient and the next forward.
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/predict/measured_step.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/builder.h"
 #include "sim/systems/base/lower.h"
 #include "sim/systems/ddp/plan.h"

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "sim/analysis/compare.h"
+#include "sim/explain/explain.h"
 #include "sim/io/codecs.h"
 #include "sim/io/write_page.h"
 #include "sim/io/write_prediction.h"
-#include "sim/predict/explain.h"
 #include "sim/systems/base/builder.h"
 #include "sim/systems/base/lower.h"
 #include "tests/support/support.h"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/predict/roofline.h"
+#include "sim/cost/roofline.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::predict {

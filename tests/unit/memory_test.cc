@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/predict/lowered.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/model_memory.h"
 #include "sim/systems/ddp/plan.h"
 #include "sim/systems/fsdp/fsdp.h"

@@ -10,9 +10,9 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/predict/memory.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/averaging/plan.h"
 #include "sim/systems/base/lower.h"
 #include "sim/systems/mirrored/plan.h"

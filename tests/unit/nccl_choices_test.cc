@@ -4,7 +4,7 @@
 
 #include "calib/fit/price_interval.h"
 #include "sim/collective/nccl.h"
-#include "sim/predict/tune_nccl.h"
+#include "sim/tune/tune_nccl.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {

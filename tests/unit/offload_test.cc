@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/predict/host_memory.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/lower.h"
 #include "sim/systems/fsdp/plan.h"
 #include "sim/systems/zero/plan.h"

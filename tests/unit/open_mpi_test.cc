@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/collective/messages.h"
-#include "sim/predict/alone.h"
+#include "sim/play/alone.h"
 #include "sim/systems/base/lower.h"
 #include "sim/systems/ddp/plan.h"
 #include "tests/support/support.h"

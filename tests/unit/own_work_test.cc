@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/predict/left_out.h"
 #include "sim/predict/lowered.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/roofline.h"
 #include "tests/support/support.h"
 #include "tests/support/systems.h"
 

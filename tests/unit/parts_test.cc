@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/collective/messages.h"
-#include "sim/predict/alone.h"
+#include "sim/play/alone.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {

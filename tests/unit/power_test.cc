@@ -1,5 +1,5 @@
 // A board's power limit: what it leaves of the clock, and what that does to a step.
-#include "sim/predict/power.h"
+#include "sim/cost/power.h"
 
 #include <fstream>
 #include <regex>
@@ -7,10 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/io/codecs.h"
 #include "sim/io/reference_gpu.h"
 #include "sim/predict/mechanisms.h"
-#include "sim/predict/roofline.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {

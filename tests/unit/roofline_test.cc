@@ -1,5 +1,5 @@
 // Times of a described workload, by hand; the optimizer's traffic; prices of single operations.
-#include "sim/predict/roofline.h"
+#include "sim/cost/roofline.h"
 
 #include <cstdint>
 #include <optional>

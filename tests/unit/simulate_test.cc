@@ -1,8 +1,8 @@
 // How a Program is played: queue order, interference, chains, waits.
 #include <gtest/gtest.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/io/json_reader.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/averaging/plan.h"
 #include "sim/systems/base/lower.h"
 #include "sim/systems/ddp/plan.h"

@@ -1,5 +1,5 @@
 // tune of plans that shard: against every combination of settings, and under a limit of memory.
-#include "sim/predict/tune_sharded.h"
+#include "sim/tune/tune_sharded.h"
 
 #include <gtest/gtest.h>
 

@@ -1,15 +1,15 @@
 // Knobs, the lists of buckets that they can make, and what tune says of them.
-#include "sim/predict/tune.h"
+#include "sim/tune/tune.h"
 
 #include <set>
 
 #include <gtest/gtest.h>
 
-#include "sim/predict/explain.h"
-#include "sim/predict/knob_curve.h"
-#include "sim/predict/planned_steps.h"
+#include "sim/explain/explain.h"
 #include "sim/systems/ddp/bucketing.h"
 #include "sim/systems/ddp/plan.h"
+#include "sim/tune/knob_curve.h"
+#include "sim/tune/planned_steps.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {

@@ -1,13 +1,13 @@
 // Units by dynamic programme: equal to every partition tried, under the model and simulated.
-#include "sim/predict/unit_partition.h"
+#include "sim/tune/unit_partition.h"
 
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
-#include "sim/predict/unit_problem.h"
 #include "sim/systems/fsdp/plan.h"
 #include "sim/systems/fsdp/wrapping.h"
+#include "sim/tune/unit_problem.h"
 #include "tests/support/support.h"
 #include "tests/support/systems.h"
 

@@ -14,7 +14,7 @@
 #include "calib/interrupt.h"
 #include "calib/mpi.h"
 #include "sim/analysis/compare.h"
-#include "sim/predict/alone.h"
+#include "sim/play/alone.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/interrupted.h"

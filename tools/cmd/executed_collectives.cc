@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "sim/analysis/compare.h"
-#include "sim/predict/alone.h"
+#include "sim/play/alone.h"
 #include "sim/systems/base/record.h"
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/executed.h"

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "sim/io/json_reader.h"
-#include "sim/predict/alone.h"
+#include "sim/play/alone.h"
 #include "sim/topology/fabric.h"
 #include "tools/cmd/placement.h"
 

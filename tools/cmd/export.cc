@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "sim/predict/tune_nccl.h"
 #include "sim/report/nccl_tuner.h"
+#include "sim/tune/tune_nccl.h"
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/export_chakra.h"
 #include "tools/cmd/flags.h"

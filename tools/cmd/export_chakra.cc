@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/io/chakra.h"
-#include "sim/predict/roofline.h"
 #include "sim/report/text.h"
 #include "sim/units/text.h"
 #include "tools/cmd/flags.h"

@@ -12,7 +12,7 @@
 #include "calib/fit/operators.h"
 #include "calib/fit/transport.h"
 #include "sim/analysis/compare.h"
-#include "sim/predict/carry.h"
+#include "sim/cost/carry.h"
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"

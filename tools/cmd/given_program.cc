@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/io/program_file.h"
 #include "sim/predict/given_program.h"
 #include "sim/predict/lowered.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/input.h"
 #include "sim/systems/base/record.h"
 #include "tools/cmd/documents.h"

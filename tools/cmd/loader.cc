@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/predict/measured_step.h"
-#include "sim/predict/roofline.h"
 #include "sim/systems/base/record.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"

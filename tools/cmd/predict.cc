@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "sim/cost/roofline.h"
 #include "sim/io/known_errors.h"
 #include "sim/io/write_page.h"
 #include "sim/io/write_prediction.h"
 #include "sim/model/gpu_name.h"
-#include "sim/predict/roofline.h"
 #include "sim/report/text.h"
 #include "sim/systems/base/settings.h"
 #include "sim/units/text.h"

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/predict/roofline.h"
+#include "sim/cost/roofline.h"
 #include "sim/units/text.h"
 #include "tools/cmd/question.h"
 

@@ -1,5 +1,5 @@
 // ddpsim rank-plans: every system that can train this workload on this cluster, in one table.
-#include "sim/predict/rank_plans.h"
+#include "sim/tune/rank_plans.h"
 
 #include <algorithm>
 #include <map>

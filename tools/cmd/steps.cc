@@ -5,11 +5,11 @@
 #include <map>
 #include <thread>
 
+#include "sim/cost/roofline.h"
 #include "sim/io/read_steps.h"
 #include "sim/predict/joint_spread.h"
 #include "sim/predict/measured_step.h"
 #include "sim/predict/mechanisms.h"
-#include "sim/predict/roofline.h"
 #include "sim/predict/step_error.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/loader.h"

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "sim/io/codecs.h"
-#include "sim/predict/autotune.h"
 #include "sim/systems/base/settings.h"
+#include "sim/tune/autotune.h"
 #include "sim/units/text.h"
 
 namespace ddpsim::cli {

@@ -10,164 +10,16 @@
 #include <map>
 #include <numeric>
 
+#include "sim/nccl/fabric/node.h"
 #include "sim/nccl/fabric/peers.h"
 #include "sim/nccl/fabric/stages.h"
 #include "sim/nccl/nth.h"
 #include "sim/nccl/rccl.h"
 #include "sim/nccl/search.h"
 #include "sim/topology/hop_routes.h"
-#include "sim/topology/path_type.h"
 
 namespace ddpsim::nccl {
 namespace {
-
-constexpr double kUnknownNicGbytes = 1.25;
-
-Wire wire_of(topology::LinkKind kind) {
-  switch (kind) {
-    case topology::LinkKind::Nvlink:
-      return Wire::Nvlink;
-    case topology::LinkKind::C2c:
-      return Wire::C2c;
-    case topology::LinkKind::Pcie:
-      return Wire::Pcie;
-    case topology::LinkKind::Upi:
-      return Wire::Upi;
-    case topology::LinkKind::Net:
-      return Wire::Nic;
-  }
-  return Wire::Nic;
-}
-
-PathType as_seen_by(Version v, PathType t) {
-  return t == PathType::P2c && !v.has(Change::C2cPathsToNics) ? PathType::Phb : t;
-}
-
-// The node that NCCL searches: the first one. Its links in NCCL's numbers.
-Node node_of(const Group& g, const std::vector<int>& ranks, const Machine& machine,
-             std::vector<int>& nics) {
-  const topology::Fabric& f = *g.fabric;
-  const std::vector<int>& devices = g.devices;
-  Node node;
-  const Cluster& c = f.cluster();
-  node.gpus = static_cast<int>(ranks.size());
-  auto n = static_cast<std::size_t>(node.gpus);
-  node.gpu_route.resize(n * n);
-  node.gpu_path.assign(n * n, PathType::Loc);
-  std::map<topology::LinkId, int> index;
-  auto link_index = [&](topology::LinkId l) {
-    auto [it, fresh] = index.emplace(l, static_cast<int>(node.links.size()));
-    const topology::Link& link = f.links()[l];
-    if (fresh) {
-      node.links.push_back(
-          link_bandwidth(wire_of(link.kind), link.bandwidth.bytes_per_ps() * 1e3, machine));
-      node.pcie.push_back(link.kind == topology::LinkKind::Pcie);
-    }
-    return it->second;
-  };
-  topology::Route route;
-  auto device = [&](std::size_t i) { return nth(devices, ranks[i]); };
-  for (std::size_t a = 0; a < n; ++a)
-    for (std::size_t b = 0; b < n; ++b) {
-      if (a == b) continue;
-      find_route_inside(g, device(a), device(b), route);
-      for (topology::LinkId l : route.links) node.gpu_route[a * n + b].push_back(link_index(l));
-      node.gpu_path[a * n + b] = path_type_inside(g, device(a), device(b));
-    }
-  int host = f.host_of(device(0));
-  if (c.intra)
-    node.nvswitch = topology::kind_of(c.intra->transport) == topology::LinkKind::Nvlink;
-  else if (f.drawn())
-    node.nvswitch = f.inside(host).to_nvswitch(f.local_of(device(0))) != UINT32_MAX;
-  if (node.nvswitch && n > 1) {
-    f.find_route(device(0), device(1), route);
-    node.nvlink_per_gpu = nth(node.links, link_index(route.links.front()));
-  }
-  // NICs near the GPUs that take part.
-  bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](int r) {
-    return f.host_of(nth(devices, r)) == f.host_of(device(0));
-  });
-  if (!one_host) {
-    // A NVLink domain of several hosts: each GPU by its own NIC.
-    node.nics = node.gpus;
-    node.nic_bandwidth =
-        c.link.bandwidth.bytes_per_ps() * 1e3 * c.nics_per_host / c.devices_per_host;
-    node.out_route.resize(n * n);
-    node.in_route.resize(n * n);
-    node.in_reverse.assign(n * n, -1);
-    node.nic_path.assign(n * n, PathType::Sys);
-    for (std::size_t a = 0; a < n; ++a)
-      node.nic_path[a * n + a] = f.nic_path_type(device(a), f.nic_of(device(a)));
-    node.nic_back_path = node.nic_path;
-    return node;
-  }
-  for (std::size_t a = 0; a < n; ++a) nics.push_back(f.nic_of(device(a)));
-  std::sort(nics.begin(), nics.end());
-  nics.erase(std::unique(nics.begin(), nics.end()), nics.end());
-  if (c.pattern == ddpsim::Pattern::Graph) {
-    nics.assign(1, 0);
-    for (const GraphLink& l : c.links)
-      node.nic_bandwidth = std::max(node.nic_bandwidth, l.link.bandwidth.bytes_per_ps() * 1e3);
-  } else {
-    node.nic_bandwidth = c.link.bandwidth.bytes_per_ps() * 1e3;
-  }
-  node.nics = static_cast<int>(nics.size());
-  // Sockets, and NICs without GPUDirect, are reached through the host's memory.
-  const LinkSpec& net =
-      c.pattern == ddpsim::Pattern::Graph && !c.links.empty() ? c.links.front().link : c.link;
-  // An interface without a speed, as loopback is, counts as 10 Gb/s (NCCL,
-  // src/transport/net_socket.cc).
-  bool loopback = net.transport == "loopback";
-  if (loopback) node.nic_bandwidth = kUnknownNicGbytes;
-  bool through_host = loopback || net.transport == "tcp" || net.staging.bits_per_s > 0;
-  auto k = nics.size();
-  node.out_route.resize(n * k);
-  node.in_route.resize(n * k);
-  node.in_reverse.assign(n * k, -1);
-  node.nic_path.assign(n * k, PathType::Phb);
-  node.nic_back_path = node.nic_path;
-  bool drawn = f.drawn() && f.inside(host).draws_nics();
-  for (std::size_t i = 0; i < k; ++i) {
-    PathType relay = PathType::Dis;  // of the GPU nearest to the NIC
-    for (int d = host * c.devices_per_host; d < (host + 1) * c.devices_per_host; ++d)
-      relay = std::min(relay, f.nic_back_path_type(d, nics[i]));
-    for (std::size_t a = 0; a < n; ++a) {
-      PathType& out = node.nic_path[a * k + i];
-      PathType& in = node.nic_back_path[a * k + i];
-      out =
-          c.pattern == ddpsim::Pattern::Graph ? PathType::Pix : f.nic_path_type(device(a), nics[i]);
-      in = out == PathType::Pxn ? f.nic_back_path_type(device(a), nics[i]) : out;
-      bool by_other = out == PathType::Pxn &&
-                      g.settings.p2p_level.value_or(PathType::Sys) >= PathType::Nvl &&
-                      (relay < PathType::P2c || machine.version.has(Change::PxnBeyondC2c));
-      if (out == PathType::Pxn && !by_other) out = in;
-      // GPUs and NICs in pairs on PCIe switches, as in DGX-1, DGX-2 and DGX A100, where nothing
-      // else is drawn.
-      int other = f.local_of(device(a)) ^ 1;
-      if (!drawn && machine.compute_capability < 90 && other < c.devices_per_host &&
-          nics[i] == f.nic_of(host * c.devices_per_host + other))
-        out = in = PathType::Pix;
-      for (PathType* t : {&out, &in}) {
-        *t = as_seen_by(machine.version, *t);
-        if (through_host) *t = std::max(*t, PathType::Phb);
-      }
-      if (!drawn) continue;
-      const std::vector<std::uint32_t>& from_nic =
-          f.inside(host).from_nic(nics[i], f.local_of(device(a))).links;
-      for (std::uint32_t l : from_nic)
-        node.in_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
-      if (!from_nic.empty())
-        node.in_reverse[a * k + i] = link_index(f.inside_link(host, from_nic.back() ^ 1u));
-      if (by_other)
-        for (std::uint32_t l : f.inside(host).to_nic(f.local_of(device(a)), nics[i]).links)
-          node.out_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
-      else
-        for (std::size_t j = from_nic.size(); j-- > 0;)
-          node.out_route[a * k + i].push_back(link_index(f.inside_link(host, from_nic[j] ^ 1u)));
-    }
-  }
-  return node;
-}
 
 // Order of the ranks of a node in channel k: the search's, if the node has as many ranks; else
 // rotated, so that every NIC is used.

@@ -90,6 +90,129 @@ double pieces_of(const PipeTerms& t, Bytes size) {
   return std::max(1.0, std::ceil(static_cast<double>(size.count) / t.piece));
 }
 
+// The tasks of all pieces at all stages.
+class Pieces {
+ public:
+  // `start`: of each rank.
+  Pieces(TaskGraph& g, const PipeTerms& t, const Flows::OfStages& of_stages, Bytes size,
+         const std::vector<TaskId>& start)
+      : g_(g),
+        t_(t),
+        of_stages_(of_stages),
+        stages_(of_stages.list),
+        start_(start),
+        bytes_(static_cast<double>(size.count)),
+        pieces_(static_cast<std::size_t>(pieces_of(t, size))),
+        at_(stages_.size(), std::vector<Done>(pieces_)) {}
+
+  void add() {
+    for (std::size_t j = 0; j < pieces_; ++j) {
+      double piece = std::min(t_.piece, bytes_ - static_cast<double>(j) * t_.piece);
+      for (std::size_t i = 0; i < stages_.size(); ++i) add(i, j, piece);
+    }
+  }
+
+  std::vector<TaskId> done() {
+    std::vector<TaskId> done;
+    done.reserve(start_.size());
+    for (TaskId s : start_) done.push_back(after(g_, {}, {s}));
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      Stage s = stages_.at(i);
+      when_there(at_[i].back(), done[static_cast<std::size_t>(s.from)]);
+      if (s.to != s.from) when_there(at_[i].back(), done[static_cast<std::size_t>(s.to)]);
+    }
+    return done;
+  }
+
+ private:
+  struct Done {
+    TaskId begun = 0;  // bytes begin to move; where the next stage, or the next piece, asks
+    TaskId moved = 0;
+    std::optional<TaskId> last;  // of lines: a latency after the stage before ended
+  };
+
+  void when_there(const Done& d, TaskId next) {
+    g_.add_edge(d.moved, next);
+    if (d.last) g_.add_edge(*d.last, next);
+  }
+
+  // Piece j, of so many bytes, at stage i.
+  void add(std::size_t i, std::size_t j, double piece) {
+    std::size_t in_channel = i % stages_.list.size();
+    Stage s = stages_.at(i);
+    bool first = stages_.waits_for(in_channel).empty();
+    double latency_us = is_between(s.kind) ? t_.between_us : is_inside(s.kind) ? t_.inside_us : 0;
+    Duration latency = us(latency_us);
+    add_moving(i, j, s, first, piece);
+    double alone = t_.piece * s.share * of_stages_.us_per_byte[i];
+    auto window = static_cast<std::size_t>(t_.window);
+    bool full = window > 0 && j >= window &&
+                2 * latency_us + alone >
+                    t_.window * alone;  // the buffer: word of an earlier piece has to come back
+    if (first && j > 0 && !full) return;
+    TaskId ready = at_[i][j].begun;
+    if (latency.ps > 0) {
+      ready = g_.add_fixed(latency);
+      g_.add_edge(ready, at_[i][j].begun);
+    }
+    if (j == 0) {
+      if (first) g_.add_edge(start_[static_cast<std::size_t>(s.from)], ready);
+      if (s.to != s.from) g_.add_edge(start_[static_cast<std::size_t>(s.to)], ready);
+    }
+    if (full) {
+      TaskId word = g_.add_fixed(latency);
+      when_there(at_[i][j - window], word);
+      g_.add_edge(word, ready);
+    }
+    add_stages_before(i, j, s, latency, ready);
+  }
+
+  // `first`: the stage waits for none.
+  void add_moving(std::size_t i, std::size_t j, const Stage& s, bool first, double piece) {
+    Done& now = at_[i][j];
+    engine::FlowId flow = of_stages_.flows[i];
+    now.moved = flow == engine::kNoFlow ? g_.add_fixed({}) : g_.add_task({}, piece * s.share, flow);
+    now.begun = now.moved;
+    if ((t_.lines && s.kind == Kind::Hop) || (t_.pace > 0 && first)) {
+      now.begun = g_.add_fixed({});
+      g_.add_edge(now.begun, now.moved);
+    }
+    if (j > 0) g_.add_edge(at_[i][j - 1].moved, now.begun);
+    if (j > 0 && t_.pace > 0 && first)
+      g_.add_edge(after(g_, us(t_.piece * t_.pace), {at_[i][j - 1].begun}), now.begun);
+  }
+
+  // `ready`: a latency before the piece may move.
+  void add_stages_before(std::size_t i, std::size_t j, const Stage& s, Duration latency,
+                         TaskId ready) {
+    std::size_t in_channel = i % stages_.list.size();
+    Done& now = at_[i][j];
+    auto is_line = [&](std::uint32_t a) {
+      return t_.lines && s.kind == Kind::Hop && stages_.list[a].kind == Kind::Hop;
+    };
+    for (std::uint32_t a : stages_.waits_for(in_channel)) {
+      const Done& before = at_[i - in_channel + a][j];
+      if (!is_line(a)) {
+        when_there(before, ready);
+        continue;
+      }
+      g_.add_edge(before.begun, ready);
+      TaskId last = g_.add_fixed(latency);
+      when_there(before, last);
+      now.last = now.last ? after(g_, {}, {*now.last, last}) : last;
+    }
+  }
+
+  TaskGraph& g_;
+  const PipeTerms& t_;
+  const Flows::OfStages& of_stages_;
+  const Stages& stages_;
+  const std::vector<TaskId>& start_;
+  double bytes_;
+  std::size_t pieces_;
+  std::vector<std::vector<Done>> at_;  // by stage and piece
+};
+
 }  // namespace
 
 double message_count(const Group& g, const Profile& p, Level level, Operation op,
@@ -108,85 +231,9 @@ std::vector<TaskId> add_messages(TaskGraph& g, const Group& group, const Profile
   auto known = flows.known.find(key);
   if (known == flows.known.end())
     known = flows.known.emplace(key, prepare(g, group, p, level, t, flows)).first;
-  const Stages& stages = known->second.list;
-
-  struct Done {
-    TaskId begun = 0;  // bytes begin to move; where the next stage, or the next piece, asks
-    TaskId moved = 0;
-    std::optional<TaskId> last;  // of lines: a latency after the stage before ended
-  };
-  auto bytes = static_cast<double>(size.count);
-  auto pieces = static_cast<std::size_t>(pieces_of(t, size));
-  std::vector<std::vector<Done>> at(stages.size(), std::vector<Done>(pieces));
-  auto when_there = [&](const Done& d, TaskId next) {
-    g.add_edge(d.moved, next);
-    if (d.last) g.add_edge(*d.last, next);
-  };
-  for (std::size_t j = 0; j < pieces; ++j) {
-    double piece = std::min(t.piece, bytes - static_cast<double>(j) * t.piece);
-    for (std::size_t i = 0; i < stages.size(); ++i) {
-      std::size_t in_channel = i % stages.list.size();
-      Stage s = stages.at(i);
-      std::span<const std::uint32_t> waits_for = stages.waits_for(in_channel);
-      Done& now = at[i][j];
-      double latency_us = is_between(s.kind) ? t.between_us : is_inside(s.kind) ? t.inside_us : 0;
-      Duration latency = us(latency_us);
-      bool first = waits_for.empty();
-      auto is_line = [&](std::uint32_t a) {
-        return t.lines && s.kind == Kind::Hop && stages.list[a].kind == Kind::Hop;
-      };
-      engine::FlowId flow = known->second.flows[i];
-      now.moved = flow == engine::kNoFlow ? g.add_fixed({}) : g.add_task({}, piece * s.share, flow);
-      now.begun = now.moved;
-      if ((t.lines && s.kind == Kind::Hop) || (t.pace > 0 && first)) {
-        now.begun = g.add_fixed({});
-        g.add_edge(now.begun, now.moved);
-      }
-      if (j > 0) g.add_edge(at[i][j - 1].moved, now.begun);
-      if (j > 0 && t.pace > 0 && first)
-        g.add_edge(after(g, us(t.piece * t.pace), {at[i][j - 1].begun}), now.begun);
-      double alone = t.piece * s.share * known->second.us_per_byte[i];
-      auto window = static_cast<std::size_t>(t.window);
-      bool full = window > 0 && j >= window &&
-                  2 * latency_us + alone >
-                      t.window * alone;  // the buffer: word of an earlier piece has to come back
-      if (first && j > 0 && !full) continue;
-      TaskId ready = now.begun;
-      if (latency.ps > 0) {
-        ready = g.add_fixed(latency);
-        g.add_edge(ready, now.begun);
-      }
-      if (j == 0) {
-        if (first) g.add_edge(start[static_cast<std::size_t>(s.from)], ready);
-        if (s.to != s.from) g.add_edge(start[static_cast<std::size_t>(s.to)], ready);
-      }
-      if (full) {
-        TaskId word = g.add_fixed(latency);
-        when_there(at[i][j - window], word);
-        g.add_edge(word, ready);
-      }
-      for (std::uint32_t a : waits_for) {
-        const Done& before = at[i - in_channel + a][j];
-        if (!is_line(a)) {
-          when_there(before, ready);
-          continue;
-        }
-        g.add_edge(before.begun, ready);
-        TaskId last = g.add_fixed(latency);
-        when_there(before, last);
-        now.last = now.last ? after(g, {}, {*now.last, last}) : last;
-      }
-    }
-  }
-  std::vector<TaskId> done;
-  done.reserve(arrive.size());
-  for (TaskId s : start) done.push_back(after(g, {}, {s}));
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    Stage s = stages.at(i);
-    when_there(at[i].back(), done[static_cast<std::size_t>(s.from)]);
-    if (s.to != s.from) when_there(at[i].back(), done[static_cast<std::size_t>(s.to)]);
-  }
-  return done;
+  Pieces pieces(g, t, known->second, size, start);
+  pieces.add();
+  return pieces.done();
 }
 
 }  // namespace ddpsim::nccl

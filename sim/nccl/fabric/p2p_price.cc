@@ -143,69 +143,97 @@ double p2p_socket_rate_us(const P2pOperation& o, const Profile& p, Level level,
   return connections > 0 ? socket_rate_us(*o.group, p, level, connections) : 0;
 }
 
-P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes size) {
-  const Group& g = *o.group;
-  P2pMessages messages = p2p_messages(o, size);
-  P2pPrice out{{}, messages.inside, messages.between};
-  std::int64_t bytes = p2p_message_bytes(o, size);
-  const P2pMessage& in = out.inside;
-  const P2pMessage& between = out.between;
-  bool ll = between.parts == 0 && in.protocol == Protocol::Ll;
-  Price& price = out.price;
-  double base = base_latency_us(kMeasured, Algorithm::Ring, ll ? Protocol::Ll : Protocol::Simple);
-  auto slowest = [&](const std::vector<SlowestHop>& hops, const P2pMessage& m) {
+namespace {
+
+class P2pPricer {
+ public:
+  P2pPricer(const P2pOperation& o, const Profile& p, Level level, Bytes size,
+            const P2pMessages& messages)
+      : o_(o),
+        g_(*o.group),
+        p_(p),
+        level_(level),
+        bytes_(p2p_message_bytes(o, size)),
+        size_(static_cast<double>(size.count)),
+        block_(block_rate(g_) * 1e3),
+        out_{{}, messages.inside, messages.between} {}
+
+  P2pPrice price() {
+    const P2pMessage& in = out_.inside;
+    bool ll = out_.between.parts == 0 && in.protocol == Protocol::Ll;
+    double base = base_latency_us(kMeasured, Algorithm::Ring, ll ? Protocol::Ll : Protocol::Simple);
+    step_in_ = slowest(o_.inside_hops, in);
+    step_out_ = slowest(o_.between_hops, out_.between);
+    limit_by_moving();
+    limit_by_flags();
+    limit_by_blocks();
+    double n = g_.ranks();
+    set_times(out_.price, base, steps_, fill_, transfer_,
+              size_ * (o_.operation == Operation::AllToAll ? (n - 1) / n : 1));
+    return std::move(out_);
+  }
+
+ private:
+  double slowest(const std::vector<SlowestHop>& hops, const P2pMessage& m) {
     double us = 0;
     for (const SlowestHop& h : hops) {
-      double now = step_us(g, p, h, Algorithm::Ring, m.protocol, std::min(m.chunk, m.part));
-      if (now > us) price.step_transport = g.fabric->transports()[h.transport];
+      double now = step_us(g_, p_, h, Algorithm::Ring, m.protocol, std::min(m.chunk, m.part));
+      if (now > us) out_.price.step_transport = g_.fabric->transports()[h.transport];
       us = std::max(us, now);
     }
     return us;
-  };
-  double step_in = slowest(o.inside_hops, in);
-  double step_out = slowest(o.between_hops, between);
-
-  double transfer = 0;
-  auto limit = [&](double us, const std::string& what, const std::string& transport) {
-    if (us <= transfer) return;
-    transfer = us;
-    price.limited_by = what;
-    price.limiting_transport = transport;
-  };
-  double s = static_cast<double>(size.count);
-  Bottleneck link = bottleneck(g, p, level, p2p_loads(o, in.protocol));
-  double moving = link.us * s;
-  limit(moving, g.fabric->link_name(link.link),
-        g.fabric->transports()[g.fabric->links()[link.link].transport]);
-  double block = block_rate(g) * 1e3;  // bytes per microsecond
-  double local =
-      o.operation == Operation::SendRecv ? 1 : static_cast<double>(g.nodes.front().size() - 1);
-  if (double rate = p2p_socket_rate_us(o, p, level, between); rate > 0) {
-    double us = peers_elsewhere(o) * static_cast<double>(bytes) / rate;
-    limit(us, "threads of sockets", "");
-    moving = std::max(moving, us);
   }
-  double flags = ll_bus_limit(g.system, g.system.nodes, g.settings.version) * 1e3;
-  if (in.parts > 0 && in.protocol == Protocol::Ll)
-    limit(local * static_cast<double>(bytes) / flags, "LL's flags", "");
 
-  std::vector<std::vector<P2pBatch>> blocks = o.batches(in, between);
-  // The network's part of a chunk's way, while all messages are under way.
-  double chunk_in = static_cast<double>(std::min(in.chunk, in.part));
-  double chunk_out = static_cast<double>(std::min(between.chunk, between.part));
-  std::size_t most = 1;
-  for (const auto& batches : blocks) most = std::max(most, batches.size());
-  double net = between.parts == 0 ? 0
-                                  : moving / static_cast<double>(most) * chunk_out /
-                                        static_cast<double>(between.part);
-  // The network begins with the block that has fewest messages to copy.
-  double fewest = 1e30;
-  for (const auto& batches : blocks)
-    if (!batches.empty() && batches.front().between > 0)
-      fewest = std::min(fewest, static_cast<double>(batches.front().all()));
-  double steps = 0;
-  double fill = 0;
-  for (const auto& batches : blocks) {
+  void limit(double us, const std::string& what, const std::string& transport) {
+    if (us <= transfer_) return;
+    transfer_ = us;
+    out_.price.limited_by = what;
+    out_.price.limiting_transport = transport;
+  }
+
+  // Links, and the threads of sockets.
+  void limit_by_moving() {
+    Bottleneck link = bottleneck(g_, p_, level_, p2p_loads(o_, out_.inside.protocol));
+    moving_ = link.us * size_;
+    limit(moving_, g_.fabric->link_name(link.link),
+          g_.fabric->transports()[g_.fabric->links()[link.link].transport]);
+    if (double rate = p2p_socket_rate_us(o_, p_, level_, out_.between); rate > 0) {
+      double us = peers_elsewhere(o_) * static_cast<double>(bytes_) / rate;
+      limit(us, "threads of sockets", "");
+      moving_ = std::max(moving_, us);
+    }
+  }
+
+  void limit_by_flags() {
+    double local =
+        o_.operation == Operation::SendRecv ? 1 : static_cast<double>(g_.nodes.front().size() - 1);
+    double flags = ll_bus_limit(g_.system, g_.system.nodes, g_.settings.version) * 1e3;
+    if (out_.inside.parts > 0 && out_.inside.protocol == Protocol::Ll)
+      limit(local * static_cast<double>(bytes_) / flags, "LL's flags", "");
+  }
+
+  void limit_by_blocks() {
+    std::vector<std::vector<P2pBatch>> blocks = o_.batches(out_.inside, out_.between);
+    // The network's part of a chunk's way, while all messages are under way.
+    std::size_t most = 1;
+    for (const auto& batches : blocks) most = std::max(most, batches.size());
+    net_ = out_.between.parts == 0 ? 0
+                                   : moving_ / static_cast<double>(most) * chunk(out_.between) /
+                                         static_cast<double>(out_.between.part);
+    // The network begins with the block that has fewest messages to copy.
+    for (const auto& batches : blocks)
+      if (!batches.empty() && batches.front().between > 0)
+        fewest_ = std::min(fewest_, static_cast<double>(batches.front().all()));
+    for (const auto& batches : blocks) add_block(batches);
+  }
+
+  static double chunk(const P2pMessage& m) {
+    return static_cast<double>(std::min(m.chunk, m.part));
+  }
+
+  void add_block(const std::vector<P2pBatch>& batches) {
+    const P2pMessage& in = out_.inside;
+    const P2pMessage& between = out_.between;
     double of_steps = 0;
     double of_fill = 0;
     double busy = 0;
@@ -217,30 +245,49 @@ P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes s
       double filling = 0;
       if (b.inside > 0) {
         part = static_cast<double>(in.part);
-        waits = waiting_for_buffers(in, p2p_depth(false, b.all())) * 2 * step_in;
-        if (in.protocol == Protocol::Simple) filling = count * chunk_in / block;
+        waits = waiting_for_buffers(in, p2p_depth(false, b.all())) * 2 * step_in_;
+        if (in.protocol == Protocol::Simple) filling = count * chunk(in) / block_;
       }
       if (b.between > 0) {
         part = std::max(part, static_cast<double>(between.part));
         waits =
-            std::max(waits, waiting_for_buffers(between, p2p_depth(true, b.all())) * 2 * step_out);
-        double copy = count * chunk_out / block;
-        filling = std::max(filling, copy + std::min(net, fewest * chunk_out / block));
+            std::max(waits, waiting_for_buffers(between, p2p_depth(true, b.all())) * 2 * step_out_);
+        double copy = count * chunk(between) / block_;
+        filling = std::max(filling, copy + std::min(net_, fewest_ * chunk(between) / block_));
       }
-      of_steps += std::max(b.inside > 0 ? step_in : 0, b.between > 0 ? step_out : 0);
+      of_steps += std::max(b.inside > 0 ? step_in_ : 0, b.between > 0 ? step_out_ : 0);
       of_fill += filling;
-      busy += count * part / block;
+      busy += count * part / block_;
       waiting += waits;
     }
     limit(busy, "thread blocks", "");
     limit(waiting, "buffers", "");
-    steps = std::max(steps, of_steps);
-    fill = std::max(fill, of_fill);
+    steps_ = std::max(steps_, of_steps);
+    fill_ = std::max(fill_, of_fill);
   }
-  double n = g.ranks();
-  set_times(price, base, steps, fill, transfer,
-            s * (o.operation == Operation::AllToAll ? (n - 1) / n : 1));
-  return out;
+
+  const P2pOperation& o_;
+  const Group& g_;
+  const Profile& p_;
+  Level level_;
+  std::int64_t bytes_;  // of one message
+  double size_;
+  double block_;  // bytes per microsecond
+  P2pPrice out_;
+  double step_in_ = 0;
+  double step_out_ = 0;
+  double moving_ = 0;
+  double net_ = 0;  // microseconds
+  double fewest_ = 1e30;
+  double transfer_ = 0;
+  double steps_ = 0;
+  double fill_ = 0;
+};
+
+}  // namespace
+
+P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes size) {
+  return P2pPricer(o, p, level, size, p2p_messages(o, size)).price();
 }
 
 }  // namespace ddpsim::nccl

@@ -148,142 +148,200 @@ class Movers {
   std::vector<PipeMover> list_;
 };
 
-}  // namespace
-
 // Stages of a level that are of one kind, share alike and stand behind as many hops between nodes
 // are one step; it waits for all that one of them waits for.
-Pipe make_pipe(const Group& g, Pipeline p, Operation op) {
-  Stages stages = stages_of(g, p, op);
-  Pipe out;
-  out.stages = stages.size();
-  Movers movers(g, p);
-  std::vector<Moved>& kept = movers.kept();
-  std::vector<std::vector<std::uint32_t>> levels;  // of the listed stages
-  for (std::uint32_t i = 0; i < stages.list.size(); ++i) {
-    auto level = static_cast<std::size_t>(stages.list[i].level);
-    if (levels.size() <= level) levels.resize(level + 1);
-    levels[level].push_back(i);
+class PipeMaker {
+ public:
+  PipeMaker(const Group& g, Pipeline p, Operation op)
+      : g_(g),
+        p_(p),
+        stages_(stages_of(g, p, op)),
+        movers_(g, p),
+        kept_(movers_.kept()),
+        last_own_(own_.end()),
+        step_of_(stages_.size()),
+        on_links_(stages_.size(), 0) {}
+
+  Pipe make() {
+    out_.stages = stages_.size();
+    std::vector<std::vector<std::uint32_t>> levels;  // of the listed stages
+    for (std::uint32_t i = 0; i < stages_.list.size(); ++i) {
+      auto level = static_cast<std::size_t>(stages_.list[i].level);
+      if (levels.size() <= level) levels.resize(level + 1);
+      levels[level].push_back(i);
+    }
+    out_.levels = static_cast<int>(levels.size());
+    for (const auto& level : levels) {
+      find_moves(level);
+      make_steps(level);
+    }
+    add_kept_uses();
+    add_own_uses();
+    out_.movers = movers_.take();
+    return std::move(out_);
   }
-  out.levels = static_cast<int>(levels.size());
-  Lists lists;
+
+ private:
   struct Own {
     std::uint32_t id = 0;
     double bytes = 0;
   };
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Own>
-      own;  // what those do of whom nothing is kept: alike and work, and the first of them
-  auto last_own = own.end();
-  std::vector<std::uint32_t> step_of(stages.size());
-  std::vector<std::int64_t> on_links(stages.size(), 0);
-  std::vector<topology::LinkId> route;
-  std::vector<LinkLoad> links;
+  using Owns = std::map<std::pair<std::uint32_t, std::uint32_t>, Own>;
   struct Move {
     std::uint32_t id;
     std::uint32_t alike;
     double bytes;
     bool counts = true;  // no, if the thread block moves them in a pass that counts
   };
-  std::vector<Move> moves;         // of this level's stages, one behind another
-  std::vector<std::size_t> first;  // of each stage's
-  PipeStep step;
-  for (const auto& level : levels) {
-    moves.clear();
-    first.clear();
-    auto add = [&](std::uint32_t id, double bytes, bool counts = true) {
-      moves.push_back({id, movers.alike(id), bytes, counts});
-      if (id < kept.size() && counts) kept[id].now += bytes;
-    };
-    for (std::size_t channel = 0; channel < stages.channels.size(); ++channel)
+  using Key =
+      std::tuple<int, std::uint32_t, int,
+                 std::int64_t>;  // kind, load, hops between nodes, time on links on the way here
+  using Steps = std::map<Key, std::uint32_t>;
+
+  void add_move(std::uint32_t id, double bytes, bool counts = true) {
+    moves_.push_back({id, movers_.alike(id), bytes, counts});
+    if (id < kept_.size() && counts) kept_[id].now += bytes;
+  }
+
+  void find_moves(const std::vector<std::uint32_t>& level) {
+    moves_.clear();
+    first_.clear();
+    for (std::size_t channel = 0; channel < stages_.channels.size(); ++channel)
       for (std::uint32_t i : level) {
-        Stage s = stages.at(channel, i);
-        first.push_back(moves.size());
-        links.clear();
-        add_stage_load(g, s, route, links);
-        for (const LinkLoad& l : links) add(l.link, l.per_byte * s.share);
-        if (s.kind == Stage::Kind::Net && movers.sockets())
-          for (std::uint32_t id : movers.copying(s))
-            add(id, socket_load(g, p, s), id < kept.size());
-        if (s.blocks > 0) add(movers.threads(s), s.blocks, !s.same_pass);
-        if (s.kind == Stage::Kind::CopyIn) add(movers.copies(s), s.share);
+        Stage s = stages_.at(channel, i);
+        first_.push_back(moves_.size());
+        links_.clear();
+        add_stage_load(g_, s, route_, links_);
+        for (const LinkLoad& l : links_) add_move(l.link, l.per_byte * s.share);
+        if (s.kind == Stage::Kind::Net && movers_.sockets())
+          for (std::uint32_t id : movers_.copying(s))
+            add_move(id, socket_load(g_, p_, s), id < kept_.size());
+        if (s.blocks > 0) add_move(movers_.threads(s), s.blocks, !s.same_pass);
+        if (s.kind == Stage::Kind::CopyIn) add_move(movers_.copies(s), s.share);
       }
-    first.push_back(moves.size());
-    for (Move& m : moves)
-      if (m.id < kept.size()) m.bytes = kept[m.id].now;
-    using Key =
-        std::tuple<int, std::uint32_t, int,
-                   std::int64_t>;  // kind, load, hops between nodes, time on links on the way here
-    std::map<Key, std::uint32_t> steps;
+    first_.push_back(moves_.size());
+    for (Move& m : moves_)
+      if (m.id < kept_.size()) m.bytes = kept_[m.id].now;
+  }
+
+  // REQUIRES: find_moves() of the level.
+  void make_steps(const std::vector<std::uint32_t>& level) {
+    Steps steps;
     auto last = steps.end();
-    for (std::size_t k = 0; k + 1 < first.size(); ++k) {
+    for (std::size_t k = 0; k + 1 < first_.size(); ++k) {
       std::uint32_t i = level[k % level.size()];
-      std::size_t channel = k / level.size() * stages.list.size();
-      const Stage& s = stages.list[i];
-      step.load.clear();
-      double here = 0;
-      for (std::size_t m = first[k]; m < first[k + 1]; ++m) {
-        auto same = std::find_if(step.load.begin(), step.load.end(),
-                                 [&](const auto& l) { return l.first == moves[m].alike; });
-        if (same == step.load.end())
-          step.load.emplace_back(moves[m].alike, moves[m].bytes);
-        else
-          same->second = std::max(same->second, moves[m].bytes);
-        if (moves[m].id < movers.links())
-          here = std::max(here, moves[m].bytes / movers.bytes_per_ps(moves[m].alike));
-      }
-      std::sort(step.load.begin(), step.load.end());
+      std::size_t channel = k / level.size() * stages_.list.size();
+      const Stage& s = stages_.list[i];
+      double here = find_load(k);
       std::uint32_t load = 0;
-      for (auto [mover, bytes] : step.load) load = lists.append(load, mover, bytes);
+      for (auto [mover, bytes] : load_) load = lists_.append(load, mover, bytes);
       int kind = (is_inside(s.kind) ? 1 : 0) + (is_between(s.kind) ? 2 : 0) +
                  (s.kind == Stage::Kind::Hop ? 4 : 0);
       std::int64_t before = 0;
-      for (std::uint32_t a : stages.waits_for(i)) before = std::max(before, on_links[channel + a]);
-      on_links[channel + i] = before + static_cast<std::int64_t>(here * 1e3);
+      for (std::uint32_t a : stages_.waits_for(i))
+        before = std::max(before, on_links_[channel + a]);
+      on_links_[channel + i] = before + static_cast<std::int64_t>(here * 1e3);
       Key key{kind, load, s.crossings, before};
       bool fresh = false;
       if (last == steps.end() || last->first != key)
         std::tie(last, fresh) =
-            steps.try_emplace(key, static_cast<std::uint32_t>(out.steps.size()));
+            steps.try_emplace(key, static_cast<std::uint32_t>(out_.steps.size()));
       if (fresh)
-        out.steps.push_back(
-            {is_inside(s.kind), is_between(s.kind), s.kind == Stage::Kind::Hop, {}, step.load});
-      step_of[channel + i] = last->second;
-      std::vector<std::uint32_t>& after = out.steps[last->second].after;
-      for (std::uint32_t a : stages.waits_for(i))
-        if (std::find(after.begin(), after.end(), step_of[channel + a]) == after.end())
-          after.push_back(step_of[channel + a]);
-      for (std::size_t m = first[k]; m < first[k + 1]; ++m) {
-        auto [id, alike, bytes, counts] = moves[m];
-        if (!counts) continue;
-        if (id >= kept.size()) {
-          std::pair<std::uint32_t, std::uint32_t> use{alike, lists.append(0, last->second, bytes)};
-          if (last_own == own.end() || last_own->first != use)
-            last_own = own.try_emplace(use, Own{id, bytes}).first;
-          last_own->second.id = std::min(last_own->second.id, id);
-          continue;
-        }
-        Moved& mover = kept[id];
-        if (mover.now <= 0) continue;
-        mover.work = lists.append(mover.work, last->second, bytes);
-        mover.total += bytes;
-        mover.now = 0;
-      }
+        out_.steps.push_back(
+            {is_inside(s.kind), is_between(s.kind), s.kind == Stage::Kind::Hop, {}, load_});
+      step_of_[channel + i] = last->second;
+      add_waits(channel, i, last->second);
+      add_work(k, last->second);
     }
   }
-  std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
-  for (std::size_t id = 0; id < kept.size(); ++id) {
-    const Moved& m = kept[id];
-    if (m.work == 0) continue;
-    if (id < movers.links()) out.every.push_back({static_cast<topology::LinkId>(id), m.total});
-    if (seen.insert({m.alike, m.work}).second)
-      out.uses.push_back({m.alike, static_cast<topology::LinkId>(id < movers.links() ? id : 0),
-                          lists.of(m.work), m.total});
+
+  // Puts what the level's k-th stage moves into `load_`; returns its time on its slowest link.
+  double find_load(std::size_t k) {
+    load_.clear();
+    double here = 0;
+    for (std::size_t m = first_[k]; m < first_[k + 1]; ++m) {
+      auto same = std::find_if(load_.begin(), load_.end(),
+                               [&](const auto& l) { return l.first == moves_[m].alike; });
+      if (same == load_.end())
+        load_.emplace_back(moves_[m].alike, moves_[m].bytes);
+      else
+        same->second = std::max(same->second, moves_[m].bytes);
+      if (moves_[m].id < movers_.links())
+        here = std::max(here, moves_[m].bytes / movers_.bytes_per_ps(moves_[m].alike));
+    }
+    std::sort(load_.begin(), load_.end());
+    return here;
   }
-  std::map<std::uint32_t, PipeUse> rest;
-  for (const auto& [use, first_of] : own)
-    rest[first_of.id] = {use.first, 0, lists.of(use.second), first_of.bytes};
-  for (auto& [id, use] : rest) out.uses.push_back(std::move(use));
-  out.movers = movers.take();
-  return out;
+
+  // Stage i of the channel whose first stage is `channel` is part of the step.
+  void add_waits(std::size_t channel, std::uint32_t i, std::uint32_t step) {
+    std::vector<std::uint32_t>& after = out_.steps[step].after;
+    for (std::uint32_t a : stages_.waits_for(i))
+      if (std::find(after.begin(), after.end(), step_of_[channel + a]) == after.end())
+        after.push_back(step_of_[channel + a]);
+  }
+
+  // The moves of the level's k-th stage are part of the step.
+  void add_work(std::size_t k, std::uint32_t step) {
+    for (std::size_t m = first_[k]; m < first_[k + 1]; ++m) {
+      auto [id, alike, bytes, counts] = moves_[m];
+      if (!counts) continue;
+      if (id >= kept_.size()) {
+        std::pair<std::uint32_t, std::uint32_t> use{alike, lists_.append(0, step, bytes)};
+        if (last_own_ == own_.end() || last_own_->first != use)
+          last_own_ = own_.try_emplace(use, Own{id, bytes}).first;
+        last_own_->second.id = std::min(last_own_->second.id, id);
+        continue;
+      }
+      Moved& mover = kept_[id];
+      if (mover.now <= 0) continue;
+      mover.work = lists_.append(mover.work, step, bytes);
+      mover.total += bytes;
+      mover.now = 0;
+    }
+  }
+
+  void add_kept_uses() {
+    std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
+    for (std::size_t id = 0; id < kept_.size(); ++id) {
+      const Moved& m = kept_[id];
+      if (m.work == 0) continue;
+      if (id < movers_.links()) out_.every.push_back({static_cast<topology::LinkId>(id), m.total});
+      if (seen.insert({m.alike, m.work}).second)
+        out_.uses.push_back({m.alike, static_cast<topology::LinkId>(id < movers_.links() ? id : 0),
+                             lists_.of(m.work), m.total});
+    }
+  }
+
+  void add_own_uses() {
+    std::map<std::uint32_t, PipeUse> rest;
+    for (const auto& [use, first_of] : own_)
+      rest[first_of.id] = {use.first, 0, lists_.of(use.second), first_of.bytes};
+    for (auto& [id, use] : rest) out_.uses.push_back(std::move(use));
+  }
+
+  const Group& g_;
+  Pipeline p_;
+  Stages stages_;
+  Movers movers_;
+  std::vector<Moved>& kept_;  // of `movers_`
+  Lists lists_;
+  Owns own_;  // what those do of whom nothing is kept: alike and work, and the first of them
+  Owns::iterator last_own_;
+  std::vector<std::uint32_t> step_of_;  // by stage
+  std::vector<std::int64_t> on_links_;  // by stage: its time on links, with those on the way to it
+  std::vector<topology::LinkId> route_;
+  std::vector<LinkLoad> links_;
+  std::vector<Move> moves_;         // of this level's stages, one behind another
+  std::vector<std::size_t> first_;  // of each stage's
+  std::vector<std::pair<std::uint32_t, double>> load_;  // as PipeStep has it
+  Pipe out_;
+};
+
+}  // namespace
+
+Pipe make_pipe(const Group& g, Pipeline p, Operation op) {
+  return PipeMaker(g, p, op).make();
 }
 
 const Pipe& pipe_of(const Group& g, Pipeline p, Operation op, Pipe& own) {

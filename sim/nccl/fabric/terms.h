@@ -7,6 +7,10 @@
 
 namespace ddpsim::nccl {
 
+// The profile's section of a hop's transport.
+const TransportSection& section(const Group& g, const Profile& p, const SlowestHop& hop);
+// Bytes per microsecond of the slowest link that a hop crosses, alone.
+double hop_rate(const Group& g, const Profile& p, Level level, const SlowestHop& hop);
 // One step over a hop, microseconds, as docs/model.md 7.3 has it. `message`: bytes of data at once.
 double step_us(const Group& g, const Profile& p, const SlowestHop& hop, Algorithm a,
                Protocol protocol, std::int64_t message);
@@ -22,6 +26,12 @@ constexpr double wire_factor(Protocol p) {
 // GB/s that one thread block moves at most: NCCL's limit of a tree's channel on one node
 // (perChMaxTree).
 double block_rate(const Group& g);
+// GB/s that one thread block copies at most into or out of a buffer. NCCL's limits are of a channel
+// of its search, and the communicator runs it as two thread blocks (src/graph/connect.cc).
+double copy_rate(const Group& g);
+// GB/s. NCCL's limit (perChMaxRingLL128, perChMaxTreeLL128) is of a channel of its search, which
+// the communicator runs as several (src/graph/connect.cc).
+double ll128_block_rate(const Group& g, Algorithm a);
 // The slowest link: microseconds per byte of the operation. `inside`, `between`: bytes that a link
 // carries per byte of its load, in a node and between nodes.
 struct Bottleneck {

@@ -1,5 +1,4 @@
-// The words of FSDP1 and FSDP2 (systems/base/words.h): their operations are called alike where they are
-// alike.
+// FSDP1 and FSDP2 call operations that are the same by the same words (systems/base/words.h).
 #pragma once
 
 #include "sim/systems/base/words.h"
