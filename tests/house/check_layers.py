@@ -572,7 +572,11 @@ BROKEN = {
         "X::f has 21 lines",
     ),
     "a base class": ("sim/units/b.h", "struct B : A {\n  int x;\n};\n", "B inherits A"),
-    "a private base": ("sim/units/b.h", "class B final : Other<A>, C {\n};\n", "B inherits Other, C"),
+    "a private base": (
+        "sim/units/b.h",
+        "class B final : Other<A>, C {\n};\n",
+        "B inherits Other, C",
+    ),
     "past a door": (
         "tools/main.cc",
         '#include "sim/topology/ring/inner.h"\n',

@@ -45,8 +45,7 @@ struct Job {
     s.stragglers = false;
   }
   predict::Question question() const { return {w, fabric, profile, s}; }
-  Duration step(std::int64_t bytes, std::vector<RankGroups> groups,
-                predict::Fidelity fidelity = predict::Fidelity::Collective) const {
+  static Program program(std::int64_t bytes, std::vector<RankGroups> groups) {
     Program p;
     p.groups = std::move(groups);
     p.words = {"allreduce/"};
@@ -58,6 +57,11 @@ struct Job {
     op.bytes = bytes;
     op.group = p.groups.empty() ? 0 : 1;
     p.steady.ops = {op};
+    return p;
+  }
+  Duration step(std::int64_t bytes, std::vector<RankGroups> groups,
+                predict::Fidelity fidelity = predict::Fidelity::Collective) const {
+    const Program p = program(bytes, std::move(groups));
     predict::Options o;
     o.program = &p;
     o.fidelity = fidelity;
@@ -77,6 +81,20 @@ TEST(Groups, OfOneHostAreAsFastAsAJobOfThatHost) {
   Job four(hosts("hgx-h100", 4), 32);
   Job one(hosts("hgx-h100", 1), 8);
   EXPECT_EQ(four.step(bytes, {{"shard", 8, 1}}), one.step(bytes, {}));
+}
+
+// Eight GPUs have NVLS, and groups of two have none: no lever forces it on a given program.
+TEST(Groups, HaveNoLeverThatLeavesThemNothing) {
+  Job job(hosts("hgx-h100", 1), 8);
+  const Program p = Job::program(4, {{"pairs", 2, 1}});
+  predict::Options o;
+  o.program = &p;
+  constexpr double kAny = -1e9;  // whatever it gains
+  std::string changes;
+  for (const predict::Lever& l : predict::levers(job.question(), Duration{1'000'000}, o, kAny))
+    changes += l.change + "\n";
+  EXPECT_EQ(changes.find("nvls"), std::string::npos) << changes;
+  EXPECT_NE(changes.find("NCCL_"), std::string::npos) << changes;
 }
 
 // Where the GPUs of a host have one NIC, groups that cross hosts take turns at it: eight groups
