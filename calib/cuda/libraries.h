@@ -43,7 +43,7 @@ namespace ddpsim::calib::cuda {
   X(nvmlDeviceGetTemperature)
 // clang-format on
 
-#define DDPSIM_MEMBER(f) decltype(&::f) f = nullptr;
+#define DDPSIM_MEMBER(f) decltype(&::f) f = nullptr;  // NOLINT(bugprone-macro-parentheses)
 struct CublasLt {
   std::string place;
   DDPSIM_CUBLASLT(DDPSIM_MEMBER)

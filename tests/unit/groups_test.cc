@@ -39,8 +39,8 @@ struct Job {
   topology::Fabric fabric;
   Profile profile;
   Scenario s;
-  Job(Cluster cluster, int ranks)
-      : fabric(std::move(cluster)), profile(test::profile(fabric.cluster().profile)) {
+  Job(const Cluster& cluster, int ranks)
+      : fabric(cluster), profile(test::profile(fabric.cluster().profile)) {
     s.ranks = ranks;
     s.stragglers = false;
   }
@@ -256,7 +256,7 @@ TEST(Fsdp2, AMicroStepWithoutSynchronisationReducesNothing) {
 }
 
 TEST(ShardGroups, AreRefusedWhereTheyDoNotPartTheRanks) {
-  auto refused = [](Plan plan, int ranks, int per_host) {
+  auto refused = [](const Plan& plan, int ranks, int per_host) {
     return systems::check_fsdp(plan, ranks, per_host).path;
   };
   Plan plan = hybrid();
