@@ -35,7 +35,8 @@ std::string words_of(Operation o) {
 
 class PathWalk {
  public:
-  PathWalk(const PlayedStep& step, System system) : step_(step), system_(system) {
+  PathWalk(const PlayedStep& step, System system)
+      : step_(step), system_(systems::record_of(system)) {
     find_lane_predecessors();
   }
 
@@ -60,7 +61,7 @@ class PathWalk {
       PathPart& part = out.back();
       part.what = tell(sort, path[k].op);
       part.kind = op(path[k].op).kind;
-      part.between = sort == Sort::CopyOut && !systems::record_of(system_).negotiates;
+      part.between = sort == Sort::CopyOut && !system_.negotiates;
       part.end = {end(s)};
       if (sort != Sort::Collective) continue;
       part.bytes = op(path[k].op).bytes;
@@ -139,7 +140,6 @@ class PathWalk {
     }
     return Sort::Other;
   }
-  const char* copies() const { return systems::record_of(system_).copies; }
   std::string tell(Sort sort, std::uint32_t last) const {
     const StepProgram& s = step_.program().steady;
     switch (sort) {
@@ -151,7 +151,7 @@ class PathWalk {
                    : "backward to its end";
       }
       case Sort::CopyOut:
-        return copies();
+        return system_.copies;
       case Sort::Optimizer:
         return "optimizer";
       case Sort::Host:
@@ -167,7 +167,7 @@ class PathWalk {
   }
 
   const PlayedStep& step_;
-  System system_;
+  const systems::SystemRecord& system_;
   std::vector<std::uint32_t> before_;
 };
 

@@ -24,9 +24,7 @@ class Attempts {
     Question changed{q_.workload, q_.fabric, q_.profile, s};
     if (check(changed, options_.known)) return;
     // A given program has collectives that the plan does not know: of groups, of any kind.
-    if (options_.program &&
-        !check_program(*options_.program, changed, options_.known).message.empty())
-      return;
+    if (options_.program && check_program(*options_.program, changed, options_.known)) return;
     // Like is compared with like; with other flags the usual fidelity may be the other one.
     bool flags =
         command.starts_with("--") && usual_fidelity(changed, options_.program) != options_.fidelity;

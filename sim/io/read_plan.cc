@@ -196,7 +196,9 @@ void read_named_setting(const Reader& r, Plan& p) {
     if (*alias.knob == 0 || !is_called(r.at("system").text(), alias.name)) continue;
     const Plan named = systems::with_setting(p, alias.knob, alias.setting);
     if (r.has(alias.knob) && systems::settings_text(named) != systems::settings_text(p))
-      r.at(alias.knob).fail("the plan's system is " + r.at("system").text());
+      r.at(alias.knob)
+          .fail("the plan's system is " + r.at("system").text() + ", a name with a setting (" +
+                alias.knob + "=" + alias.setting + "); without one it is " + p.system.name());
     p = named;
   }
 }

@@ -8,6 +8,7 @@
 #include "sim/play/job_devices.h"
 #include "sim/play/job_servers.h"
 #include "sim/play/job_steps.h"
+#include "sim/systems/base/worker_pool.h"
 
 namespace ddpsim::predict {
 

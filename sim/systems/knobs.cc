@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 #include "sim/systems/base/settings.h"
@@ -18,15 +17,9 @@ namespace {
 
 constexpr double kMebi = 1024 * 1024;
 
-std::string text_of(double v) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.10g", v);
-  return text;
-}
-
 // As its text says.
 double rounded(double v) {
-  return parse_number(text_of(v)).value_or(v);
+  return parse_number(number_text(v)).value_or(v);
 }
 
 bool is_cap(const Knob& k) {
@@ -41,7 +34,7 @@ double unit_of(const Knob& k) {
 
 KnobValue number(const Knob& k, double v) {
   if (k.unit == "bytes") return {std::to_string(static_cast<std::int64_t>(v)), v};
-  return {text_of(v), rounded(v)};
+  return {number_text(v), rounded(v)};
 }
 
 const KnobRecord& record(const Knob& k) {
@@ -73,8 +66,8 @@ std::vector<Knob> knobs(const Plan& plan) {
 std::optional<KnobValue> value_of(const Plan& plan, const Knob& knob) {
   if (is_cap(knob))
     return ddp_of(plan).bucket_cap_mb
-               ? std::optional(
-                     KnobValue{text_of(*ddp_of(plan).bucket_cap_mb), *ddp_of(plan).bucket_cap_mb})
+               ? std::optional(KnobValue{number_text(*ddp_of(plan).bucket_cap_mb),
+                                         *ddp_of(plan).bucket_cap_mb})
                : std::nullopt;
   if (is_first(knob)) return number(knob, static_cast<double>(ddp_of(plan).first_bucket_bytes));
   std::string text = setting_of(plan, record(knob));

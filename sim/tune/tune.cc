@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <tuple>
 
+#include "sim/systems/base/settings.h"
 #include "sim/systems/script.h"
 
 namespace ddpsim::predict {
@@ -14,12 +14,6 @@ namespace {
 
 using systems::Knob;
 using systems::KnobValue;
-
-std::string number_text(double v) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.10g", v);
-  return text;
-}
 
 class Tuner {
  public:
@@ -110,7 +104,7 @@ class Tuner {
     // The buckets at both ends, which the list may name by a rounder setting further out.
     for (double end : {at * (1 - kBeside), at * (1 + kBeside)}) {
       double v = knob.unit == "bytes" ? std::floor(end) : end;
-      if (v > 0) beside.insert(beside.begin(), {number_text(v), v});
+      if (v > 0) beside.insert(beside.begin(), {systems::number_text(v), v});
     }
     std::size_t most = std::max<std::size_t>(8, steps_.budget() / 6);
     std::size_t stride = beside.size() / most + 1;

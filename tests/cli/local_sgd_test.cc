@@ -62,7 +62,7 @@ TEST(LocalSgdCommand, RefusesInASentence) {
   expect_refusal(about_plan("diloco", "predict", {"--set", "subgroup_size=4"}),
                  "takes the place of subgroups");
   expect_refusal(about_plan("diloco", "predict", {"--set", "outer_optimizer=none"}),
-                 "the plan's system is diloco");
+                 "without one it is local_sgd");
   expect_refusal(about_plan("local_sgd", "tune", {}), "no knob");
   expect_refusal(about_plan("pytorch_ddp", "predict", {"--set", "outer_optimizer=nesterov"}),
                  "is a knob of local_sgd");

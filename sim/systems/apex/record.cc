@@ -54,14 +54,12 @@ SystemRecord apex_record() {
       .brief = "Apex DDP",
       .units = "buckets",
       .does =
-          "apex.parallel.DistributedDataParallel: buckets by elements, flattened and "
-          "all-reduced on "
-          "streams of their own",
+          "apex.parallel.DistributedDataParallel: buckets by elements, flattened and all-reduced "
+          "on streams of their own",
       .evidence = "schedules recorded of Apex of May 2025 on CPUs; never executed",
       .schedule =
-          "schedule equal to that of Apex's own code (May 2025), recorded without a GPU; "
-          "its times were "
-          "never executed",
+          "schedule equal to that of Apex's own code (May 2025), recorded without a GPU; its times "
+          "were never executed",
       .words = apex_words(),
       .knobs = apex_knobs(),
       .lower = lower_apex,

@@ -35,22 +35,22 @@ std::string title_of(const Plan& plan) {
   return s.versions ? std::string("PyTorch ") + name_of(plan.pytorch) + " " + s.brief : s.title;
 }
 
+std::string number_text(double v) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.10g", v);
+  return text;
+}
+
 std::string setting_of(const Plan& plan, const KnobRecord& knob) {
   Plan copy = plan;
-  auto number = [](double v) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%.10g", v);
-    return std::string(text);
-  };
   struct Text {
     const Plan& plan;
-    decltype(number)& of_number;
     std::string operator()(bool* b) const { return *b ? "true" : "false"; }
     std::string operator()(std::optional<bool>* b) const {
       return !*b ? "" : **b ? "true" : "false";
     }
     std::string operator()(std::int64_t* n) const { return std::to_string(*n); }
-    std::string operator()(std::optional<double>* v) const { return *v ? of_number(**v) : ""; }
+    std::string operator()(std::optional<double>* v) const { return *v ? number_text(**v) : ""; }
     std::string operator()(Reshard* r) const {
       if (!r->ranks) return "";
       return *r->ranks > 1 ? std::to_string(*r->ranks) : *r->ranks == 1 ? "true" : "false";
@@ -66,7 +66,7 @@ std::string setting_of(const Plan& plan, const KnobRecord& knob) {
     }
     std::string all(const std::vector<double>& list) const {
       std::string out;
-      for (double v : list) out += (out.empty() ? "[" : ",") + of_number(v);
+      for (double v : list) out += (out.empty() ? "[" : ",") + number_text(v);
       return out.empty() ? out : out + "]";
     }
     std::string operator()(const Choice& c) const {
@@ -74,7 +74,7 @@ std::string setting_of(const Plan& plan, const KnobRecord& knob) {
       return k < 0 ? "" : c.names[static_cast<std::size_t>(k)];
     }
   };
-  return std::visit(Text{plan, number}, knob.field(copy));
+  return std::visit(Text{plan}, knob.field(copy));
 }
 
 std::string setting_of(const Plan& plan, std::string_view knob) {

@@ -19,6 +19,8 @@ std::string setting_of(const Plan& plan, const KnobRecord& knob);
 std::string setting_of(const Plan& plan, std::string_view knob);
 // The plan with a knob of its system set. REQUIRES: as --set takes it.
 Plan with_setting(const Plan& plan, std::string_view knob, const std::string& setting);
+// As settings have it: ten digits, without trailing zeros.
+std::string number_text(double v);
 // None: no system has this knob.
 const SystemRecord* owner_of(std::string_view knob);
 

@@ -34,9 +34,8 @@ SystemRecord data_parallel_record() {
       .versions = true,
       .units = "sums of gradients",
       .does =
-          "torch.nn.DataParallel: one process, weights broadcast before forward, gradients "
-          "summed on "
-          "the first GPU",
+          "torch.nn.DataParallel: one process, weights broadcast before forward, gradients summed "
+          "on the first GPU",
       .evidence = "schedule from source reading (1.13, 2.7), not executed",
       .schedule = "schedule from source reading (PyTorch 1.13 and 2.7), not executed",
       .shards = true,

@@ -19,6 +19,7 @@ std::vector<Operation> ddp_operations(const Plan& p);
 // Checks of plans that have DDP's knobs (ddp_checks.cc).
 Problem check_buckets(const Plan& p);
 Problem validate_ddp(const Plan& p, const Workload& w, DeviceKind device);
+Problem check_ddp_job(const Plan& p, const Workload& w, DeviceKind device, int ranks, int per_host);
 // DDP's words for a plan (ddp_says.cc); SystemRecord says what each is.
 std::string ddp_heading(const Plan& plan, DeviceKind device);
 std::vector<PlanChange> ddp_levers(const Plan& plan, const Workload& w);

@@ -1,7 +1,9 @@
 #include <algorithm>
 
 #include "sim/systems/ddp/ddp.h"
+#include "sim/systems/ddp/ddp_options.h"
 #include "sim/systems/ddp/plan.h"
+#include "sim/systems/ddp/power_sgd.h"
 #include "sim/systems/ddp/record.h"
 
 namespace ddpsim::systems {
@@ -208,6 +210,12 @@ Problem validate_ddp(const Plan& p, const Workload& w, DeviceKind device) {
   if (Problem problem = check_synced_norms(d, w, gpu)) return problem;
   if (Problem problem = check_join(p)) return problem;
   return check_unused(p, w);
+}
+
+Problem check_ddp_job(const Plan& p, const Workload& w, DeviceKind device, int ranks,
+                      int per_host) {
+  Problem problem = check_ddp_ranks(p, ranks, per_host);
+  return problem ? problem : check_power_sgd(p, w, device);
 }
 
 }  // namespace ddpsim::systems

@@ -10,16 +10,11 @@ namespace ddpsim::systems {
 
 namespace {
 
-std::string in_format(const char* format, double v) {
-  char text[40];
-  std::snprintf(text, sizeof text, format, v);
-  return text;
-}
-std::string number(double v) {
-  return in_format("%.10g", v);
-}
+// With six digits, as a heading has it.
 std::string rounded_number(double v) {
-  return in_format("%g", v);
+  char text[40];
+  std::snprintf(text, sizeof text, "%g", v);
+  return text;
 }
 
 std::string caps_text(const Plan& plan) {
@@ -102,13 +97,13 @@ std::vector<std::string> ddp_script(const Plan& plan, const Workload&, DeviceKin
   std::string arguments = "model, device_ids=[local_rank]";
   if (device == DeviceKind::Cpu) arguments = "model";
   if (ddp_of(plan).bucket_cap_mb)
-    arguments += ", bucket_cap_mb=" + number(*ddp_of(plan).bucket_cap_mb);
+    arguments += ", bucket_cap_mb=" + number_text(*ddp_of(plan).bucket_cap_mb);
   if (!ddp_of(plan).bucket_cap_mb_list.empty()) {
     if (!takes_cap_list(plan))
       out.push_back(std::string("# bucket_cap_mb_list: ") + kCapListWarning);
     std::string list;
     for (double cap : ddp_of(plan).bucket_cap_mb_list)
-      list += (list.empty() ? "" : ", ") + number(cap);
+      list += (list.empty() ? "" : ", ") + number_text(cap);
     arguments += ", bucket_cap_mb_list=[" + list + "]";
   }
   if (ddp_of(plan).gradient_as_bucket_view) arguments += ", gradient_as_bucket_view=True";

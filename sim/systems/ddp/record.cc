@@ -117,11 +117,7 @@ SystemRecord ddp_record() {
           .knobs = ddp_knobs(),
           .lower = lower_ddp,
           .validate = validate_ddp,
-          .check =
-              [](const Plan& p, const Workload& w, DeviceKind device, int ranks, int per_host) {
-                Problem problem = check_ddp_ranks(p, ranks, per_host);
-                return problem ? problem : check_power_sgd(p, w, device);
-              },
+          .check = check_ddp_job,
           .count =
               [](const Workload& w, const Plan& p) {
                 const int passes = uses_no_sync(p) ? 1 : p.accumulation_steps;

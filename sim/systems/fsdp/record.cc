@@ -75,44 +75,43 @@ std::span<const KnobRecord> fsdp_knobs() {
 }  // namespace
 
 SystemRecord fsdp_record() {
-  return {
-      .system = kFsdpSystem,
-      .aliases = {{"fsdp1"}, {"fullyshardeddataparallel"}},
-      .title = "PyTorch FSDP",
-      .brief = "FSDP",
-      .versions = true,
-      .units = "units",
-      .does =
-          "torch.distributed.fsdp.FullyShardedDataParallel: weights gathered unit by unit, "
-          "gradients reduced and scattered",
-      .evidence = "schedules recorded of 1.13, and of 2.7's Python; never executed",
-      .schedule =
-          "schedule equal to that of PyTorch's own code, recorded without a GPU (1.13, and 2.7's "
-          "Python); its times were never executed",
-      .shards = true,
-      .weights_in_shards = true,
-      .wraps = true,
-      .uses_no_sync = false,
-      .gloo_on_gpus = GlooOnGpus::NoReduceScatter,
-      .words = fsdp_words(),
-      .knobs = fsdp_knobs(),
-      .lower = lower_fsdp,
-      .validate = validate_fsdp,
-      .check = [](const Plan& p, const Workload&, DeviceKind, int ranks,
-                  int per_host) { return check_fsdp(p, ranks, per_host); },
-      .count = [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); },
-      .operations = sharding_operations,
-      .groups = fsdp_groups,
-      .offloads = [](const Plan& p) { return fsdp_of(p).cpu_offload; },
-      .gathered_in = [](const Plan& p) { return fsdp_of(p).param_dtype; },
-      .ranked = {{"sharding_strategy", "shard_grad_op"},
-                 {"sharding_strategy", "hybrid_shard", true}},
-      .decisions = fsdp_decisions,
-      .setting_with = fsdp_setting,
-      .smaller = smaller_units,
-      .script = fsdp_script,
-      .advice = advice_on_halves,
-      .memory_note = mixed_units_sentence};
+  return {.system = kFsdpSystem,
+          .aliases = {{"fsdp1"}, {"fullyshardeddataparallel"}},
+          .title = "PyTorch FSDP",
+          .brief = "FSDP",
+          .versions = true,
+          .units = "units",
+          .does =
+              "torch.distributed.fsdp.FullyShardedDataParallel: weights gathered unit by unit, "
+              "gradients reduced and scattered",
+          .evidence = "schedules recorded of 1.13, and of 2.7's Python; never executed",
+          .schedule =
+              "schedule equal to that of PyTorch's own code, recorded without a GPU (1.13, and "
+              "2.7's Python); its times were never executed",
+          .shards = true,
+          .weights_in_shards = true,
+          .wraps = true,
+          .uses_no_sync = false,
+          .gloo_on_gpus = GlooOnGpus::NoReduceScatter,
+          .words = fsdp_words(),
+          .knobs = fsdp_knobs(),
+          .lower = lower_fsdp,
+          .validate = validate_fsdp,
+          .check = [](const Plan& p, const Workload&, DeviceKind, int ranks,
+                      int per_host) { return check_fsdp(p, ranks, per_host); },
+          .count = [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); },
+          .operations = sharding_operations,
+          .groups = fsdp_groups,
+          .offloads = [](const Plan& p) { return fsdp_of(p).cpu_offload; },
+          .gathered_in = [](const Plan& p) { return fsdp_of(p).param_dtype; },
+          .ranked = {{"sharding_strategy", "shard_grad_op"},
+                     {"sharding_strategy", "hybrid_shard", true}},
+          .decisions = fsdp_decisions,
+          .setting_with = fsdp_setting,
+          .smaller = smaller_units,
+          .script = fsdp_script,
+          .advice = advice_on_halves,
+          .memory_note = mixed_units_sentence};
 }
 
 }  // namespace ddpsim::systems

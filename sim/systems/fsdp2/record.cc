@@ -76,8 +76,7 @@ SystemRecord fsdp2_record() {
               "schedules recorded of 2.7's Python with functions of 2.11 to 2.13; never executed",
           .schedule =
               "schedule equal to that of PyTorch's own code, recorded without a GPU (2.7's Python, "
-              "with "
-              "functions of 2.11 to 2.13 put into it); its times were never executed",
+              "with functions of 2.11 to 2.13 put into it); its times were never executed",
           .shards = true,
           .weights_in_shards = true,
           .wraps = true,

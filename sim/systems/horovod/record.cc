@@ -77,15 +77,12 @@ SystemRecord horovod_record() {
       .does =
           "horovod.torch.DistributedOptimizer: what is ready in a cycle is all-reduced together",
       .evidence =
-          "0.28 over Open MPI on CPUs executed (calib/horovod-runs), its decisions "
-          "recorded; never over "
-          "NCCL",
+          "0.28 over Open MPI on CPUs executed (calib/horovod-runs), its decisions recorded; never "
+          "over NCCL",
       .schedule =
           "what is fused differs from step to step: the step and its parts are the mean of 16, the "
-          "times of "
-          "reductions those of the last; decided as in recordings of Horovod 0.28 over Open MPI on "
-          "CPUs, which executed steps, "
-          "too; over NCCL never executed",
+          "times of reductions those of the last; decided as in recordings of Horovod 0.28 over "
+          "Open MPI on CPUs, which executed steps, too; over NCCL never executed",
       .copies = "copies out of the fusion buffer",
       .negotiates = true,
       .compiled_whole = true,

@@ -67,17 +67,13 @@ SystemRecord local_sgd_record() {
           .units = "all-reduces",
           .does =
               "ranks train alone for accumulation_steps batches, then average weights, or take "
-              "DiLoCo's "
-              "outer "
-              "step",
+              "DiLoCo's outer step",
           .evidence =
               "averaging and post-local SGD of PyTorch 1.13 over Gloo executed (calib/runs); "
-              "DiLoCo from "
-              "source reading (torchft, 2025), never executed",
+              "DiLoCo from source reading (torchft, 2025), never executed",
           .schedule =
-              "averaging and post-local SGD executed of PyTorch 1.13 over Gloo, DiLoCo from "
-              "source reading "
-              "(torchft, 2025), never executed. A step is a round",
+              "averaging and post-local SGD executed of PyTorch 1.13 over Gloo, DiLoCo from source "
+              "reading (torchft, 2025), never executed. A step is a round",
           .words = local_sgd_words(),
           .knobs = local_sgd_knobs(),
           .lower = lower_local_sgd,

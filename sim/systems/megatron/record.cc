@@ -46,28 +46,28 @@ std::span<const KnobRecord> megatron_knobs() {
 }  // namespace
 
 SystemRecord megatron_record() {
-  return {.system = kMegatronSystem,
-          .meant = Meant{"megatron",
-                         "Megatron-LM's data parallelism is system \"megatron\"; the distributed "
-                         "optimizer is its "
-                         "knob use_distributed_optimizer, and Megatron-FSDP is not modelled"},
-          .title = "Megatron-LM",
-          .brief = "Megatron-LM",
-          .units = "buckets",
-          .does =
-              "Megatron-LM's DistributedDataParallel: one buffer of gradients, reduced at once, in "
-              "buckets "
-              "or scattered",
-          .evidence = "schedule from source reading (August 2026), not executed",
-          .schedule = "schedule from source reading (August 2026), not executed",
-          .shards = true,
-          .gloo_on_gpus = GlooOnGpus::NoReduceScatter,
-          .words = megatron_words(),
-          .knobs = megatron_knobs(),
-          .lower = lower_megatron,
-          .validate = validate_megatron,
-          .operations = sharding_operations,
-          .ranked = {{"use_distributed_optimizer", "true"}, {"overlap_grad_reduce", "true"}}};
+  return {
+      .system = kMegatronSystem,
+      .meant =
+          Meant{"megatron",
+                "Megatron-LM's data parallelism is system \"megatron\"; the distributed optimizer "
+                "is its knob use_distributed_optimizer, and Megatron-FSDP is not modelled"},
+      .title = "Megatron-LM",
+      .brief = "Megatron-LM",
+      .units = "buckets",
+      .does =
+          "Megatron-LM's DistributedDataParallel: one buffer of gradients, reduced at once, in "
+          "buckets or scattered",
+      .evidence = "schedule from source reading (August 2026), not executed",
+      .schedule = "schedule from source reading (August 2026), not executed",
+      .shards = true,
+      .gloo_on_gpus = GlooOnGpus::NoReduceScatter,
+      .words = megatron_words(),
+      .knobs = megatron_knobs(),
+      .lower = lower_megatron,
+      .validate = validate_megatron,
+      .operations = sharding_operations,
+      .ranked = {{"use_distributed_optimizer", "true"}, {"overlap_grad_reduce", "true"}}};
 }
 
 }  // namespace ddpsim::systems

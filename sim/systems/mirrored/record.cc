@@ -119,8 +119,7 @@ SystemRecord mirrored_record() {
       .units = "packs",
       .does =
           "tf.distribute.MirroredStrategy: gradients of one host's GPUs in packs, all-reduced "
-          "after "
-          "backward",
+          "after backward",
       .evidence = "schedule from source reading (TensorFlow 2.x), not executed",
       .schedule = kFromTensorflow,
       .on_several_hosts = "multi_worker_mirrored",
@@ -138,27 +137,25 @@ SystemRecord mirrored_record() {
 }
 
 SystemRecord multi_worker_mirrored_record() {
-  return {
-      .system = kMultiWorkerMirroredSystem,
-      .aliases = {{"multiworkermirroredstrategy"},
-                  {"mwms"},
-                  {"tf.distribute.multiworkermirroredstrategy"}},
-      .title = "TensorFlow MultiWorkerMirroredStrategy",
-      .brief = "MultiWorkerMirroredStrategy",
-      .units = "packs",
-      .does =
-          "tf.distribute.MultiWorkerMirroredStrategy: the same on several hosts, over gRPC (RING) "
-          "unless "
-          "NCCL is asked for",
-      .evidence = "schedule from source reading (TensorFlow 2.x), not executed",
-      .schedule = kFromTensorflow,
-      .words = mirrored_words(),
-      .knobs = multi_worker_mirrored_knobs(),
-      .lower = lower_mirrored,
-      .validate = validate_mirrored,
-      .count = packs_of,
-      .backend = mirrored_backend,
-      .ranked = {{"implementation", "NCCL"}, {"bytes_per_pack", "26214400"}}};
+  return {.system = kMultiWorkerMirroredSystem,
+          .aliases = {{"multiworkermirroredstrategy"},
+                      {"mwms"},
+                      {"tf.distribute.multiworkermirroredstrategy"}},
+          .title = "TensorFlow MultiWorkerMirroredStrategy",
+          .brief = "MultiWorkerMirroredStrategy",
+          .units = "packs",
+          .does =
+              "tf.distribute.MultiWorkerMirroredStrategy: the same on several hosts, over gRPC "
+              "(RING) unless NCCL is asked for",
+          .evidence = "schedule from source reading (TensorFlow 2.x), not executed",
+          .schedule = kFromTensorflow,
+          .words = mirrored_words(),
+          .knobs = multi_worker_mirrored_knobs(),
+          .lower = lower_mirrored,
+          .validate = validate_mirrored,
+          .count = packs_of,
+          .backend = mirrored_backend,
+          .ranked = {{"implementation", "NCCL"}, {"bytes_per_pack", "26214400"}}};
 }
 
 }  // namespace ddpsim::systems

@@ -75,42 +75,40 @@ std::span<const KnobRecord> parameter_server_knobs() {
 }  // namespace
 
 SystemRecord parameter_server_record() {
-  return {
-      .system = kParameterServerSystem,
-      .aliases = {{"parameterserverstrategy"},
-                  {"parameter_servers"},
-                  {"tf.distribute.parameterserverstrategy"}},
-      .title = "parameter servers",
-      .brief = "parameter servers",
-      .units = "shards",
-      .does =
-          "weights on servers, which workers pull and push gradients to: together, or each at "
-          "its own "
-          "pace",
-      .evidence =
-          "schedule from source reading (TensorFlow 2.x; Ho et al. 2013 for staleness), not "
-          "executed",
-      .schedule =
-          "schedule from source reading (TensorFlow's ParameterServerStrategy; Ho et al. 2013 for "
-          "staleness), not executed; computation takes what it takes in PyTorch",
-      .words = parameter_server_words(),
-      .knobs = parameter_server_knobs(),
-      .lower = lower_parameter_server,
-      .validate = validate_parameter_server,
-      .count = [](const Workload& w, const Plan& p) { return server_shards(w, p).size(); },
-      .operations =
-          [](const Plan&) {
-            return std::vector<Operation>{Operation::Push, Operation::Pull};
-          },
-      .groups = server_groups,
-      .backend = [](const Plan&, DeviceKind) { return std::optional(Backend::Tcp); },
-      .servers =
-          [](const Plan& p) {
-            const ParameterServerPlan& s = parameter_server_of(p);
-            return std::optional(
-                Servers{static_cast<int>(s.servers), s.synchronous, s.staleness, s.own_hosts});
-          },
-      .ranked = {{"synchronous", "true"}, {"pull", "after_push"}}};
+  return {.system = kParameterServerSystem,
+          .aliases = {{"parameterserverstrategy"},
+                      {"parameter_servers"},
+                      {"tf.distribute.parameterserverstrategy"}},
+          .title = "parameter servers",
+          .brief = "parameter servers",
+          .units = "shards",
+          .does =
+              "weights on servers, which workers pull and push gradients to: together, or each at "
+              "its own pace",
+          .evidence =
+              "schedule from source reading (TensorFlow 2.x; Ho et al. 2013 for staleness), not "
+              "executed",
+          .schedule =
+              "schedule from source reading (TensorFlow's ParameterServerStrategy; Ho et al. 2013 "
+              "for staleness), not executed; computation takes what it takes in PyTorch",
+          .words = parameter_server_words(),
+          .knobs = parameter_server_knobs(),
+          .lower = lower_parameter_server,
+          .validate = validate_parameter_server,
+          .count = [](const Workload& w, const Plan& p) { return server_shards(w, p).size(); },
+          .operations =
+              [](const Plan&) {
+                return std::vector<Operation>{Operation::Push, Operation::Pull};
+              },
+          .groups = server_groups,
+          .backend = [](const Plan&, DeviceKind) { return std::optional(Backend::Tcp); },
+          .servers =
+              [](const Plan& p) {
+                const ParameterServerPlan& s = parameter_server_of(p);
+                return std::optional(
+                    Servers{static_cast<int>(s.servers), s.synchronous, s.staleness, s.own_hosts});
+              },
+          .ranked = {{"synchronous", "true"}, {"pull", "after_push"}}};
 }
 
 }  // namespace ddpsim::systems

@@ -95,11 +95,9 @@ SystemRecord zero_record() {
   return {
       .system = kZeroSystem,
       .aliases = {{"zero1", "stage", "1"}, {"zero2", "stage", "2"}, {"zero3", "stage", "3"}},
-      .meant =
-          Meant{
-              "deepspeed",
-              "DeepSpeed's ZeRO is system \"zero\", with knob stage (1, 2 or 3): --plan zero --set "
-              "stage=2"},
+      .meant = Meant{"deepspeed",
+                     "DeepSpeed's ZeRO is system \"zero\", with knob stage (1, 2 or 3): --plan "
+                     "zero --set stage=2"},
       .title = "DeepSpeed ZeRO",
       .brief = "ZeRO",
       .title_knob = "stage",
@@ -107,9 +105,8 @@ SystemRecord zero_record() {
       .does = "DeepSpeed ZeRO, stages 1 to 3: optimizer state, gradients and weights in shards",
       .evidence = "collectives recorded of 0.14.5 on CPUs; never executed",
       .schedule =
-          "collectives equal to those that DeepSpeed 0.14.5 issued, recorded without a GPU; "
-          "its times "
-          "were never executed",
+          "collectives equal to those that DeepSpeed 0.14.5 issued, recorded without a GPU; its "
+          "times were never executed",
       .shards = true,
       .weights_in_shards = true,
       .gloo_on_gpus = GlooOnGpus::NoReduceScatter,

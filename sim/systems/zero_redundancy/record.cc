@@ -42,8 +42,7 @@ SystemRecord zero_redundancy_record() {
           .units = "buckets",
           .does =
               "torch.distributed.optim.ZeroRedundancyOptimizer on DDP: each rank updates its "
-              "parameters "
-              "and broadcasts them",
+              "parameters and broadcasts them",
           .evidence = kExecuted,
           .optimizer_in_shards = true,
           .compiled_whole = true,
@@ -52,11 +51,7 @@ SystemRecord zero_redundancy_record() {
           .knobs = zero_redundancy_knobs(),
           .lower = lower_zero_redundancy,
           .validate = validate_zero_redundancy,
-          .check =
-              [](const Plan& p, const Workload& w, DeviceKind device, int ranks, int per_host) {
-                Problem problem = check_ddp_ranks(p, ranks, per_host);
-                return problem ? problem : check_power_sgd(p, w, device);
-              },
+          .check = check_ddp_job,
           .count = [](const Workload& w, const Plan& p) { return steady_buckets(w, p).size(); },
           .operations = ddp_operations,
           .without_inputs = [](const Plan& p) { return ddp_of(p).joined_ranks; },
