@@ -178,7 +178,7 @@ Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& d
       collective::make_communicator(fabric, devices, Backend::Tcp, algorithm);
   std::vector<collective::Schedule> schedules;
   for (std::int64_t bytes : options.bytes)
-    schedules.push_back(collective::schedule_of(comm, collective::kAllReduce, bytes / 4, 4));
+    schedules.push_back(collective::schedule_of(comm, comm.id(Operation::AllReduce), bytes / 4, 4));
   return measure_all_reduce(fabric, devices, options, 0, [&](const RankPlace& place) {
     // Its own address says whether hosts were made.
     bool shaped = place.address != "127.0.0.1";

@@ -127,7 +127,7 @@ const char* algorithm_of(const Job& job, const Op& op) {
     case Operation::Reduce:
       return "tree";
     case Operation::AllReduce:
-      return name_of(job.comm.patterns[collective::kAllReduce].algorithm);
+      return name_of(job.comm.pattern(Operation::AllReduce).algorithm);
     default:
       return "ring";
   }

@@ -68,21 +68,6 @@ void add_group(const collective::Schedule& of, const std::vector<int>& ranks,
   }
 }
 
-int pattern_of(Operation o) {
-  switch (o) {
-    case Operation::Broadcast:
-      return collective::kBroadcast;
-    case Operation::ReduceScatter:
-      return collective::kReduceScatter;
-    case Operation::AllGather:
-      return collective::kAllGather;
-    case Operation::Reduce:
-      return collective::kReduce;
-    default:
-      return collective::kAllReduce;
-  }
-}
-
 // The communicators of a Program's groups, of the job's first one on.
 std::vector<std::vector<collective::Communicator>> communicators_of(
     const Part& part, const collective::Communicator& job, Algorithm algorithm) {
@@ -93,7 +78,7 @@ std::vector<std::vector<collective::Communicator>> communicators_of(
       std::vector<int> devices;
       for (int r : ranks) devices.push_back(job.devices[static_cast<std::size_t>(r)]);
       out.back().push_back(
-          collective::make_communicator(*job.fabric, std::move(devices), job.backend, algorithm));
+          collective::make_communicator(*job.fabric, std::move(devices), job.backend(), algorithm));
     }
   }
   return out;
@@ -105,7 +90,7 @@ collective::Schedule schedule_for(const Part& part,
   collective::Schedule all;
   all.ranks.resize(static_cast<std::size_t>(part.ranks));
   for (std::size_t g = 0; g < groups.size(); ++g)
-    add_group(collective::schedule_of(groups[g], pattern_of(c.operation), c.elements,
+    add_group(collective::schedule_of(groups[g], groups[g].id(c.operation), c.elements,
                                       element_size(c.type), c.root),
               part.groups[c.group][g], all);
   return all;
@@ -124,7 +109,7 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
   std::iota(part.groups[0][0].begin(), part.groups[0][0].end(), 0);
   for (const RankGroups& g : program.groups) part.groups.push_back(members(g, part.ranks));
   const auto communicators =
-      communicators_of(part, comm, comm.patterns[collective::kAllReduce].algorithm);
+      communicators_of(part, comm, comm.pattern(Operation::AllReduce).algorithm);
   std::vector<const StepProgram*> kinds;
   for (const StepProgram& s : program.warmup) kinds.push_back(&s);
   kinds.push_back(&program.steady);

@@ -46,7 +46,7 @@ void fit_slope(const std::vector<Point>& points, const Profile& profile, Transpo
     auto next = std::next(large);
     collective::Communicator c = communicator({key.first, Backend::Gloo, key.second, 0, 0});
     double wire = 0;  // of one byte over every hop, picoseconds
-    for (const auto& l : c.patterns[collective::kAllReduce].load)
+    for (const auto& l : c.pattern(Operation::AllReduce).load)
       wire = std::max(wire, l.per_byte / collective::link_rate(c, profile, Level::Mid, l.link));
     double ideal =
         wire * 2 * (key.second - 1) / key.second * static_cast<double>(large->first - next->first);
@@ -92,7 +92,7 @@ void fit_knots(const std::vector<Point>& points, Profile& profile, TransportSect
     double price = priced(p, profile);
     collective::Communicator c = communicator(p);
     double wire = 0;
-    for (const auto& l : c.patterns[collective::kAllReduce].load)
+    for (const auto& l : c.pattern(Operation::AllReduce).load)
       wire = std::max(wire, l.per_byte / collective::link_rate(c, profile, Level::Mid, l.link));
     double share =
         std::min(1.0, wire * static_cast<double>(p.bytes) * 2 * (p.ranks - 1) / p.ranks / price);

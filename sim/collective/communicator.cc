@@ -1,35 +1,56 @@
 #include "sim/collective/communicator.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
+#include "sim/collective/backend/sockets.h"
 #include "sim/collective/blocks.h"
-#include "sim/collective/sockets.h"
+#include "sim/collective/make.h"
 #include "sim/topology/link_loads.h"
 
 namespace ddpsim::collective {
-namespace {
 
-// Ring c enters each host at the first rank behind NIC c and leaves it by the rank before that one:
-// in all, every NIC sends once and receives once.
-std::vector<std::vector<int>> nccl_rings(const topology::Fabric& f,
-                                         const std::vector<int>& devices) {
-  auto groups = ranks_by_host(f, devices);
-  std::size_t rings = 1;
-  if (groups.size() > 1) {
-    rings = static_cast<std::size_t>(f.cluster().nics_per_host);
-    for (const auto& g : groups) rings = std::min(rings, g.size());
-  }
-  std::vector<std::vector<int>> out(rings);
-  for (std::size_t c = 0; c < rings; ++c) {
-    out[c].reserve(devices.size());
-    for (const auto& g : groups)
-      for (std::size_t i = 0; i < g.size(); ++i)
-        out[c].push_back(g[(c * g.size() / rings + i) % g.size()]);
-  }
-  return out;
+Backend Communicator::backend() const {
+  return std::visit([](const auto& l) { return l.kBackend; }, library);
 }
+
+PatternId Communicator::id(Operation o) const {
+  return std::visit([o](const auto& l) { return l.pattern(o); }, library);
+}
+
+const Pattern& Communicator::pattern(PatternId id) const {
+  static const Pattern kNone;
+  return id ? patterns[id.index] : kNone;
+}
+
+PatternId Communicator::add(Pattern pattern) {
+  patterns.push_back(std::move(pattern));
+  return {static_cast<std::uint32_t>(patterns.size() - 1)};
+}
+
+bool by_sockets(const Communicator& c) {
+  const auto* gloo = std::get_if<Gloo>(&c.library);
+  return gloo && gloo->sockets;
+}
+
+StepListWays step_list_ways(const Communicator& c) {
+  return std::visit(
+      [](const auto& l) -> StepListWays {
+        if constexpr (requires { l.ways(); }) return l.ways();
+        return {};
+      },
+      c.library);
+}
+
+void find_way(const Communicator& c, int from, int to, int nic, topology::Route& route) {
+  if (const nccl::Group* group = nccl_group(c))
+    return nccl::find_hop_route(*group, from, to, nic, route);
+  if (!by_sockets(c)) return topology::find_hop_route(*c.fabric, c.devices, from, to, nic, route);
+  find_socket_route(*c.fabric, c.devices[static_cast<std::size_t>(from)],
+                    c.devices[static_cast<std::size_t>(to)], route);
+}
+
+namespace {
 
 void add_loads(std::vector<LinkLoad>& to, const std::vector<LinkLoad>& more) {
   std::vector<LinkLoad> sum;
@@ -77,24 +98,19 @@ int rank_at(const Layout& l, int position) {
   return l.order.empty() ? position : l.order[static_cast<std::size_t>(position)];
 }
 
-void find_way(const Communicator& c, int from, int to, topology::Route& route) {
-  const int a = c.devices[static_cast<std::size_t>(from)];
-  const int b = c.devices[static_cast<std::size_t>(to)];
-  c.sockets ? find_socket_route(*c.fabric, a, b, route) : c.fabric->find_route(a, b, route);
-}
-
 // `mean`: gets the round's loads, times `weight`.
 Pattern::Round route_round(const Communicator& c, const Round& round, double weight,
                            LinkLoads& mean) {
   Pattern::Round out;
+  const bool sockets = by_sockets(c);
   LinkLoads one(*c.fabric);
   topology::Route route;
   std::vector<double> summed(round.sums ? c.devices.size() : 0);
-  std::vector<double> io(c.sockets ? c.devices.size() : 0);
+  std::vector<double> io(sockets ? c.devices.size() : 0);
   for (const Transfer& t : round.transfers) {
     int from = rank_at(c.layout, t.from);
     int to = rank_at(c.layout, t.to);
-    find_way(c, from, to, route);
+    find_way(c, from, to, -1, route);
     one.add(route, t.share);
     mean.add(route, t.share * weight);
     auto same = std::find_if(out.hops.begin(), out.hops.end(),
@@ -106,7 +122,7 @@ Pattern::Round route_round(const Communicator& c, const Round& round, double wei
     out.message = std::max(out.message, t.share);
     out.moved += t.share;
     if (round.sums) summed[static_cast<std::size_t>(to)] += t.share;
-    if (!c.sockets) continue;
+    if (!sockets) continue;
     for (int r : {from, to}) io[static_cast<std::size_t>(r)] += t.share / 2;
   }
   for (double s : io) out.io = std::max(out.io, s);
@@ -122,8 +138,6 @@ Pattern::Round route_round(const Communicator& c, const Round& round, double wei
 
 }  // namespace
 
-namespace {
-
 Pattern route_rounds(const Communicator& c, Algorithm a, Operation o, const Rounds& rounds) {
   Pattern out;
   out.algorithm = a;
@@ -135,7 +149,7 @@ Pattern route_rounds(const Communicator& c, Algorithm a, Operation o, const Roun
   LinkLoads mean(*c.fabric);
   for (const Round& r : rounds.rounds)
     out.rounds.push_back(route_round(c, r, r.times / total, mean));
-  if (c.backend == Backend::Mpi) {
+  if (step_list_ways(c).mpi) {
     const std::vector<RoundTurns> turns = turns_of(rounds, c.ranks());
     for (std::size_t k = 0; k < turns.size(); ++k) out.rounds[k].exchange = turns[k];
   }
@@ -158,97 +172,76 @@ Pattern route_rounds(const Communicator& c, Algorithm a, Operation o, const Roun
   return out;
 }
 
-}  // namespace
-
 Pattern make_pattern(const Communicator& c, Algorithm a, Operation o) {
   return route_rounds(c, a, o, make_rounds(a, o, c.layout));
 }
 
-int mpi_pattern(MpiAllReduce a) {
-  return kMpiPatterns + static_cast<int>(a) - 1;
-}
-int mpi_broadcast_pattern(Algorithm a) {
-  auto at = std::find(kMpiBroadcasts.begin(), kMpiBroadcasts.end(), a);
-  return kMpiPatterns + kMpiAllReduces + static_cast<int>(at - kMpiBroadcasts.begin());
+Pattern broadcast_tree(const Communicator& c, const Rounds& rounds) {
+  Pattern out = route_rounds(c, Algorithm::BinomialTree, Operation::Broadcast, rounds);
+  out.moved = c.ranks();
+  return out;
 }
 
-namespace {
-
-void add_mpi_patterns(Communicator& c) {
-  for (int id = 1; id <= kMpiAllReduces; ++id)
-    c.patterns.push_back(
-        make_pattern(c, algorithm_of(static_cast<MpiAllReduce>(id)), Operation::AllReduce));
-  for (Algorithm a : kMpiBroadcasts) {
-    // A power of two has it: others get the tree that takes its place.
-    const bool has = performs(a, Operation::Broadcast, c.ranks());
-    c.patterns.push_back(make_pattern(c, has ? a : Algorithm::BinomialTree, Operation::Broadcast));
-    c.patterns.back().moved = c.ranks();
-  }
+Begun begin(const topology::Fabric& f, std::vector<int> devices, Communicator::Library library,
+            std::vector<std::vector<int>> rings) {
+  Begun out;
+  Communicator& c = out.c;
+  c.fabric = &f;
+  c.devices = std::move(devices);
+  c.library = std::move(library);
+  c.layout = layout_of(f, c.devices);
+  const double share = 1.0 / static_cast<double>(rings.size());
+  for (std::vector<int>& order : rings) c.rings.push_back({std::move(order), share, -1});
+  const int n = c.ranks();
+  if (n < 2) return out;
+  topology::Route route;
+  std::set<std::uint8_t> used;
+  LinkLoads load(f);
+  for (const Ring& ring : c.rings)
+    for (int i = 0; i < n; ++i) {
+      const int from = ring.order[static_cast<std::size_t>(i)];
+      const int to = ring.order[static_cast<std::size_t>((i + 1) % n)];
+      find_way(c, from, to, -1, route);
+      load.add(route, share);
+      if (&ring == &c.rings.front())
+        c.ring_hops.push_back({from, to, route.transport, route.latency});
+      used.insert(route.transport);
+    }
+  c.transports.assign(used.begin(), used.end());
+  out.load = load.take();
+  return out;
 }
 
-}  // namespace
+Pattern along_rings(const Begun& b, Operation o) {
+  Pattern out;
+  out.operation = o;
+  out.load = b.load;
+  out.moved = b.c.ranks();
+  return out;
+}
+
+Communicator finish(Begun b) {
+  std::set<std::uint8_t> used(b.c.transports.begin(), b.c.transports.end());
+  for (const Pattern& p : b.c.patterns)
+    for (const Pattern::Round& r : p.rounds)
+      for (const Hop& h : r.hops) used.insert(h.transport);
+  b.c.transports.assign(used.begin(), used.end());
+  return std::move(b.c);
+}
 
 Communicator make_communicator(const topology::Fabric& f, std::vector<int> devices, Backend backend,
                                Algorithm algorithm, bool sockets) {
-  Communicator c;
-  c.fabric = &f;
-  c.devices = std::move(devices);
-  c.backend = backend;
-  c.sockets = sockets;
-  c.layout = layout_of(f, c.devices);
-  int n = c.ranks();
-  if (backend == Backend::Nccl) {
-    c.rings = nccl_rings(f, c.devices);
-  } else {
-    c.rings.emplace_back();
-    for (int r = 0; r < n; ++r) c.rings[0].push_back(backend == Backend::Gloo ? (n - r) % n : r);
+  switch (backend) {
+    case Backend::Nccl:
+      return make_nccl_ring(f, std::move(devices));
+    case Backend::Gloo:
+      return make_gloo(f, std::move(devices), algorithm, sockets);
+    case Backend::Tcp:
+      return make_tcp(f, std::move(devices), algorithm);
+    case Backend::Mpi:
+      return make_mpi(f, std::move(devices), {});
   }
-  if (n < 2) {
-    c.patterns.resize(backend == Backend::Tcp ? kReduce + 1 : kBroadcast + 1);
-    return c;
-  }
-  topology::Route route;
-  std::set<std::uint8_t> used;
-  LinkLoads ring(f);
-  double share = 1.0 / static_cast<double>(c.rings.size());
-  for (std::size_t k = 0; k < c.rings.size(); ++k) {
-    for (int i = 0; i < n; ++i) {
-      int from = c.rings[k][static_cast<std::size_t>(i)];
-      int to = c.rings[k][static_cast<std::size_t>((i + 1) % n)];
-      find_way(c, from, to, route);
-      ring.add(route, share);
-      if (k == 0) c.ring_hops.push_back({from, to, route.transport, route.latency});
-      used.insert(route.transport);
-    }
-  }
-  const std::vector<LinkLoad> ring_load = ring.take();
-  const auto along_ring = [&](Operation o) {
-    Pattern p;
-    p.operation = o;
-    p.load = ring_load;
-    p.moved = n;
-    return p;
-  };
-  if (backend == Backend::Mpi) algorithm = Algorithm::Rabenseifner;
-  c.patterns.push_back(algorithm == Algorithm::Ring
-                           ? along_ring(Operation::AllReduce)
-                           : make_pattern(c, algorithm, Operation::AllReduce));
-  c.patterns.push_back(backend == Backend::Gloo
-                           ? route_rounds(c, Algorithm::BinomialTree, Operation::Broadcast,
-                                          rounds_of(binomial_tree_at_once(c.ranks())))
-                           : make_pattern(c, Algorithm::BinomialTree, Operation::Broadcast));
-  c.patterns[kBroadcast].moved = n;  // counted as a round of everybody
-  if (backend == Backend::Mpi) add_mpi_patterns(c);
-  if (backend == Backend::Tcp) {
-    for (Operation half : {Operation::ReduceScatter, Operation::AllGather})
-      c.patterns.push_back(along_ring(half));
-    c.patterns.push_back(make_pattern(c, Algorithm::BinomialTree, Operation::Reduce));
-  }
-  for (const Pattern& p : c.patterns)
-    for (const Pattern::Round& r : p.rounds)
-      for (const Hop& h : r.hops) used.insert(h.transport);
-  c.transports.assign(used.begin(), used.end());
-  return c;
+  return {};
 }
 
 }  // namespace ddpsim::collective

@@ -8,6 +8,7 @@
 
 #include "sim/collective/price.h"
 #include "sim/engine/task_graph.h"
+#include "sim/nccl/fabric/messages.h"
 
 namespace ddpsim::collective {
 
@@ -65,39 +66,34 @@ struct SegmentPath {
   bool shares_links = false;
 };
 
-// Adds the tasks of one collective. `arrive[r]`: task after which rank r takes part. Returns, per
-// rank, the task after which its part is done. `cores`: backends tcp and gloo (sums). `turn`:
-// backend gloo. `path`: backend tcp; its queues: where messages meet on a link, thus of a ring only
-// where its hops share one, or it is not alone.
-std::vector<engine::TaskId> add_all_reduce_messages(
-    engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price,
-    Bytes size, const FlowOfHop& flow, std::span<const engine::TaskId> arrive,
-    const SharedCores& cores = {}, const TakeTurn& turn = {}, const SegmentPath& path = {});
-std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, const Communicator& c,
-                                                   const Profile& p, const Price& price, Bytes size,
-                                                   const FlowOfHop& flow,
-                                                   std::span<const engine::TaskId> arrive,
-                                                   const SegmentPath& path = {}, int root = 0,
-                                                   const TakeTurn& turn = {});
-// A reduce-scatter or an all-gather by NCCL's rings: half of an all-reduce. REQUIRES: NCCL chose
-// its rings.
-std::vector<engine::TaskId> add_half_messages(engine::TaskGraph& graph, const Communicator& c,
-                                              const Profile& p, const Price& price, Bytes size,
-                                              const FlowOfHop& flow,
-                                              std::span<const engine::TaskId> arrive);
+// A collective, and what its messages need of who simulates it.
+struct MessagePlay {
+  engine::TaskGraph& graph;
+  const Profile& profile;
+  Level level = Level::Mid;
+  const Price& price;
+  Operation operation = Operation::AllReduce;
+  Bytes size;
+  int root = 0;  // of a rooted one; a rank
+  const FlowOfHop& flow;
+  std::span<const engine::TaskId> arrive;  // by rank: the task after which it takes part
+  nccl::Flows* stages = nullptr;           // Nccl, unless it chose its rings
+  SharedCores cores;                       // backends tcp and gloo (sums)
+  TakeTurn turn;                           // backend gloo
+  // Backend tcp; its queues: where messages meet on a link, thus of a ring only where its hops
+  // share one, or it is not alone.
+  SegmentPath path;
+};
+// Adds the tasks of one collective. Returns, per rank, the task after which its part is done.
+// REQUIRES: performs(c, operation); no server, and not all to all.
+std::vector<engine::TaskId> add_messages(const Communicator& c, const MessagePlay& play);
 
 // The step lists of one of the communicator's patterns, for both executors; pieces of a pipeline as
 // price.h has them. `root`: of a rooted one.
-Schedule schedule_of(const Communicator& c, int pattern, std::int64_t elements,
+Schedule schedule_of(const Communicator& c, PatternId pattern, std::int64_t elements,
                      std::int64_t element_size, int root = 0);
 
-// Any step list: price.pattern says which. Backends tcp and gloo.
-std::vector<engine::TaskId> add_schedule_messages(engine::TaskGraph& graph, const Communicator& c,
-                                                  const Profile& p, const Price& price, Bytes size,
-                                                  const FlowOfHop& flow,
-                                                  std::span<const engine::TaskId> arrive,
-                                                  const SharedCores& cores = {},
-                                                  const TakeTurn& turn = {},
-                                                  const SegmentPath& path = {}, int root = 0);
+// Any step list: price.pattern says which. Backends tcp, gloo and mpi.
+std::vector<engine::TaskId> add_step_list(const Communicator& c, const MessagePlay& play);
 
 }  // namespace ddpsim::collective

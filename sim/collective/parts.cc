@@ -88,7 +88,7 @@ double bus_factor(Operation o, int ranks) {
 Work work_of(const Communicator& c, const Price& price, Duration total, Bytes size) {
   Work out;
   if (c.ranks() < 2) return out;
-  const Pattern& pattern = c.patterns[static_cast<std::size_t>(price.pattern)];
+  const Pattern& pattern = c.pattern(price.pattern);
   const Rounds rounds = make_rounds(pattern.algorithm, pattern.operation, c.layout);
   // Gloo's broadcast is played level by level of its tree, not round by round (its pattern).
   if (pattern.rounds.empty())
@@ -97,8 +97,9 @@ Work work_of(const Communicator& c, const Price& price, Duration total, Bytes si
   if (rounds.pipelined) out.steps += price.pieces - 1;
   out.sent = sent_share(rounds, c.ranks()) * static_cast<double>(size.count);
   out.message = std::min(price.chunk, size.count);
-  const bool gloo_ring = c.backend == Backend::Gloo && price.pattern == kAllReduce &&
-                         pattern.algorithm == Algorithm::Ring;
+  const auto* gloo = std::get_if<Gloo>(&c.library);
+  const bool gloo_ring =
+      gloo && price.pattern == gloo->all_reduce && pattern.algorithm == Algorithm::Ring;
   if (gloo_ring) out.steps = 2 * (c.ranks() - 1) * gloo_segments(size.count, c.ranks()).per_rank;
   if (total.ps > 0)
     out.bus_bytes_per_s = static_cast<double>(size.count) *
@@ -108,10 +109,16 @@ Work work_of(const Communicator& c, const Price& price, Duration total, Bytes si
 }
 
 void add_send_recv(Communicator& c) {
-  if (c.send_recv > 0 || c.ranks() < 2 || c.backend == Backend::Nccl) return;
-  c.send_recv = static_cast<int>(c.patterns.size());
-  c.patterns.push_back(make_pattern(c, Algorithm::Direct, Operation::SendRecv));
-  c.distinct.clear();  // of the patterns before
+  if (c.ranks() < 2) return;
+  std::visit(
+      [&](auto& l) {
+        if constexpr (requires { l.send_recv; }) {
+          if (l.send_recv) return;
+          l.send_recv = c.add(make_pattern(c, Algorithm::Direct, Operation::SendRecv));
+          c.distinct.clear();  // of the patterns before
+        }
+      },
+      c.library);
 }
 
 }  // namespace ddpsim::collective

@@ -21,7 +21,7 @@ struct Parts {
   Duration total;
 };
 // `of`: a price of this communicator, asked again with other profiles and hops. REQUIRES: what
-// price() requires; no communicator of NCCL's (c.nccl), whose price has parts of its own.
+// price() requires; no communicator with nccl_group(), whose price has parts of its own.
 using PriceOf = std::function<Price(const Communicator&, const Profile&)>;
 Parts parts_of(const Communicator& c, const Profile& p, const PriceOf& of);
 

@@ -1,32 +1,31 @@
-#include <algorithm>
-#include <limits>
+#include "sim/collective/price.h"
 
-#include "sim/collective/nccl.h"
+#include <algorithm>
+
+#include "sim/collective/backend/sockets.h"
 #include "sim/collective/price_terms.h"
-#include "sim/collective/servers.h"
-#include "sim/collective/sockets.h"
 
 namespace ddpsim::collective {
 
 double heaviest(const Communicator& c, const std::vector<const Price*>& of_a_job) {
   double most = 0;
-  if (c.backend == Backend::Gloo)
+  if (const auto* gloo = std::get_if<Gloo>(&c.library))
     for (const Price* p : of_a_job)
       for (const Phase& f : p->phases)
-        if (p->pattern == kAllReduce && f.work > 0) most = std::max(most, f.weight);
+        if (p->pattern == gloo->all_reduce && f.work > 0) most = std::max(most, f.weight);
   return most > 0 ? most : 1;
 }
 
 double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link) {
-  if (c.nccl) return nccl::link_rate(*c.nccl, p, level, link);
+  if (const nccl::Group* group = nccl_group(c)) return nccl::link_rate(*group, p, level, link);
   const topology::Link& l = c.fabric->links()[link];
   const TransportSection& t =
-      c.sockets ? socket_section(p) : p.transports.at(c.fabric->transports()[l.transport]);
+      by_sockets(c) ? socket_section(p) : p.transports.at(c.fabric->transports()[l.transport]);
   return l.bandwidth.bytes_per_ps() * at(t.efficiency, level);
 }
 
 Duration launch_time(const Communicator& c, const Profile& p) {
-  if (c.sockets) return socket_section(p).launch;
+  if (by_sockets(c)) return socket_section(p).launch;
   Duration launch;
   for (std::uint8_t t : c.transports)
     launch = std::max(launch, p.transports.at(c.fabric->transports()[t]).launch);
@@ -34,7 +33,7 @@ Duration launch_time(const Communicator& c, const Profile& p) {
 }
 
 Duration queued_launch(const Communicator& c, const Profile& p) {
-  return c.backend == Backend::Tcp && c.ranks() > 1 ? launch_time(c, p) : Duration{};
+  return c.backend() == Backend::Tcp && c.ranks() > 1 ? launch_time(c, p) : Duration{};
 }
 
 Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, int messages) {
@@ -83,48 +82,17 @@ std::string missing_transport(const topology::Fabric& f, const Profile& p) {
 }
 
 bool performs(const Communicator& c, Operation operation) {
-  if (c.server >= 0 && operation != Operation::Push && operation != Operation::Pull) return false;
-  switch (operation) {
-    case Operation::AllReduce:
-    case Operation::Broadcast:
-      return true;
-    case Operation::AllGather:
-    case Operation::ReduceScatter:
-    case Operation::Reduce:
-      return c.nccl || c.backend == Backend::Tcp || c.ranks() < 2;
-    case Operation::AllToAll:
-      return c.all_to_all > 0 || (c.ranks() < 2 && c.backend == Backend::Nccl);
-    case Operation::SendRecv:
-      return c.send_recv > 0;
-    case Operation::Push:
-    case Operation::Pull:
-      return c.server >= 0;
-  }
-  return false;
+  const bool alone = c.ranks() < 2 && !std::holds_alternative<Server>(c.library);
+  if (!alone) return std::visit([&](const auto& l) { return l.performs(operation); }, c.library);
+  if (operation == Operation::AllToAll) return c.backend() == Backend::Nccl;
+  return operation != Operation::SendRecv && operation != Operation::Push &&
+         operation != Operation::Pull;
 }
 
-Price price(const Communicator& c, const Profile& p, Level level, Operation operation, Bytes size,
-            DType type) {
-  if (c.server >= 0) return server_price(c, p, level, operation, size);
-  if (operation == Operation::Broadcast) return broadcast(c, p, level, size);
-  if (operation == Operation::AllReduce) return all_reduce(c, p, level, size, type);
-  if (c.ranks() < 2) return nothing(c, p);
-  if (operation == Operation::AllToAll) return nccl_all_to_all(c, p, level, size);
-  if (operation == Operation::SendRecv) return schedule_price(c, p, level, c.send_recv, size, type);
-  if (c.backend != Backend::Tcp) return nccl_collective(c, p, level, operation, size);
-  if (operation == Operation::Reduce) return schedule_price(c, p, level, kReduce, size, type);
-  return tcp_ring(c, p, level, operation == Operation::AllGather ? kAllGather : kReduceScatter,
-                  size, type);
-}
-
-Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
-  if (c.nccl) return nccl_collective(c, p, level, Operation::AllReduce, size);
-  if (c.backend == Backend::Nccl) return nccl_ring_all_reduce(c, p, level, size);
-  if (c.backend == Backend::Mpi) return mpi_all_reduce(c, p, level, size, type);
-  if (c.patterns[kAllReduce].algorithm != Algorithm::Ring)
-    return schedule_price(c, p, level, kAllReduce, size, type);
-  return c.backend == Backend::Gloo ? gloo_ring_all_reduce(c, p, level, size, type)
-                                    : tcp_ring(c, p, level, kAllReduce, size, type);
+Price price(const Communicator& c, const Asked& asked) {
+  const bool moves = c.ranks() > 1 && asked.size.count > 0;
+  if (!moves && !std::holds_alternative<Server>(c.library)) return nothing(c, asked.profile);
+  return std::visit([&](const auto& l) { return l.price(c, asked); }, c.library);
 }
 
 }  // namespace ddpsim::collective

@@ -25,8 +25,8 @@ struct Phase {
 };
 
 struct Price {
-  int pattern = kAllReduce;  // index into Communicator::patterns
-  std::string algorithm;     // "ring/Simple", "ring", "tree", "halving_doubling"
+  PatternId pattern;      // of its communicator
+  std::string algorithm;  // "ring/Simple", "ring", "tree", "halving_doubling"
   std::vector<Phase> phases;
   Duration alone;           // duration with the links to itself
   std::int64_t chunk = 0;   // bytes of one message
@@ -48,17 +48,32 @@ double heaviest(const Communicator& c, const std::vector<const Price*>& of_a_job
 // Rates of the fabric's links at one level of efficiency, bytes per picosecond.
 double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link);
 
-// The one door: S bytes (of the whole vector, as nccl-tests counts them) by any operation that the
-// communicator performs. REQUIRES: performs(c, operation), and what the functions below require.
-Price price(const Communicator& c, const Profile& p, Level level, Operation operation, Bytes size,
-            DType type = DType::Float32);
+// What a price is asked for: S bytes (of the whole vector, as nccl-tests counts them).
+struct Asked {
+  const Profile& profile;
+  Level level = Level::Mid;
+  Operation operation = Operation::AllReduce;
+  Bytes size;
+  DType type =
+      DType::Float32;  // of the elements; decides what a sum costs (backends tcp, gloo, mpi)
+};
+// The one door, to any operation that the communicator performs. REQUIRES: performs(c, operation);
+// the profile has every transport of the fabric (see missing_transport).
+Price price(const Communicator& c, const Asked& asked);
+inline Price price(const Communicator& c, const Profile& p, Level level, Operation operation,
+                   Bytes size, DType type = DType::Float32) {
+  return price(c, {p, level, operation, size, type});
+}
 bool performs(const Communicator& c, Operation operation);
-// S bytes summed over all ranks, result everywhere. REQUIRES: p has every transport of the fabric
-// (see missing_transport). `type`: of the elements; decides what a sum costs (backend tcp).
-Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size,
-                 DType type = DType::Float32);
+// S bytes summed over all ranks, result everywhere.
+inline Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size,
+                        DType type = DType::Float32) {
+  return price(c, p, level, Operation::AllReduce, size, type);
+}
 // S bytes from rank 0 to all.
-Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size);
+inline Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size) {
+  return price(c, p, level, Operation::Broadcast, size);
+}
 
 // Fixed cost of starting a collective: the largest of the transports that its hops use; none for
 // one rank (NCCL and Gloo return at once).
@@ -84,41 +99,12 @@ Profile between_hosts(const Profile& p);
 // Name of the first transport that the fabric uses and the profile lacks; empty = none.
 std::string missing_transport(const topology::Fabric& f, const Profile& p);
 
-// NCCL's ring where what NCCL chooses is not known: 2(n-1) hops of S/n, latency once along the
-// ring's slowest path of 2(n-1) hops. docs/model.md 4.1.
-Price nccl_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
-// Gloo's segmented ring: reduce-scatter, then all-gather, two segments in flight, payload after the
-// receiver's go. docs/model.md 4.2.
-Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size,
-                           DType type = DType::Float32);
-
-// ddpsim's own executor: 2(n-1) steps of S/n, one after another; a received chunk is summed before
-// the next step (not beside the wire). Where all hosts share one machine's cores, n ranks sum at
-// once on them. `pattern`: kAllReduce, or one of its passes: kReduceScatter, kAllGather (n-1
-// steps). docs/model.md 4.6.
-Price tcp_ring(const Communicator& c, const Profile& p, Level level, int pattern, Bytes size,
-               DType type = DType::Float32);
-
-// Any of the communicator's patterns on backend tcp or gloo, round after round: step lists without
-// a closed form of their own. docs/model.md 4.8.
-Price schedule_price(const Communicator& c, const Profile& p, Level level, int pattern, Bytes size,
-                     DType type = DType::Float32);
-
-// Open MPI's, by the algorithm that it runs for so many bytes (open_mpi.h). A message above the
-// eager limit waits for its receiver: the transport's rendezvous more. docs/model.md 4.9.
-Price mpi_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type);
-Price mpi_broadcast(const Communicator& c, const Profile& p, Level level, Bytes size);
+// Any of the communicator's patterns by rounds, one after another: step lists without a closed form
+// of their own. Backends tcp, gloo and mpi. docs/model.md 4.8.
+Price schedule_price(const Communicator& c, PatternId pattern, const Asked& asked);
 
 // Bytes of a piece of a pipelined pattern, before it is evened out; and how many pieces a lane has.
 inline constexpr std::int64_t kPieceBytes = 128 * 1024;
 std::int64_t pieces_of(const Pattern& pattern, std::int64_t bytes);
-
-// Gloo's segments. Source: gloo/allreduce.cc (kMaxSegmentSize = 1 MiB).
-struct GlooSegments {
-  std::int64_t segments = 0;  // in all
-  std::int64_t per_rank = 0;
-  std::int64_t segment_bytes = 0;
-};
-GlooSegments gloo_segments(std::int64_t bytes, int ranks, std::int64_t element_size = 4);
 
 }  // namespace ddpsim::collective

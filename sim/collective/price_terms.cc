@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "sim/collective/backend/sockets.h"
 #include "sim/collective/distinct.h"
-#include "sim/collective/sockets.h"
 
 namespace ddpsim::collective {
 
 double bottleneck(const Communicator& c, const Profile& p, Level level,
                   const std::vector<LinkLoad>& load, double io) {
-  double worst = c.sockets ? io / socket_rate(p, level) : 0;
+  double worst = by_sockets(c) ? io / socket_rate(p, level) : 0;
   for_each_kind(c, load, [&](const LinkLoad& l) {
     worst = std::max(worst, l.per_byte / link_rate(c, p, level, l.link));
   });
@@ -18,7 +18,7 @@ double bottleneck(const Communicator& c, const Profile& p, Level level,
 
 double step_time(const Communicator& c, const Profile& p, Level level,
                  const std::vector<LinkLoad>& load, double bytes, double gap, double io) {
-  double worst = c.sockets ? bytes * io / socket_rate(p, level) : 0;
+  double worst = by_sockets(c) ? bytes * io / socket_rate(p, level) : 0;
   for (const LinkLoad& l : load) {
     const topology::Link& link = c.fabric->links()[l.link];
     double rate = link_rate(c, p, level, l.link);
@@ -42,7 +42,7 @@ double rate_with_latency(const Communicator& c, const Profile& p, Level level,
 }
 
 const TransportSection& section(const Communicator& c, const Profile& p, const Hop& hop) {
-  return c.sockets ? socket_section(p) : p.transports.at(c.fabric->transports()[hop.transport]);
+  return by_sockets(c) ? socket_section(p) : p.transports.at(c.fabric->transports()[hop.transport]);
 }
 
 Duration path_latency(const Communicator& c, const Profile& p, int passes) {
@@ -86,13 +86,13 @@ Duration sum_time(const Communicator& c, const Profile& p, DType type, double bu
 }
 
 bool sums(const Communicator& c, const Profile& p) {
-  return c.sockets || p.reduction_bytes_per_s > 0;
+  return by_sockets(c) || p.reduction_bytes_per_s > 0;
 }
 
 double sum_rate(const Communicator& c, const Profile& p, DType type) {
   bool half = type == DType::Float16 || type == DType::BFloat16;
   if (half && p.half_reduction_bytes_per_s > 0) return p.half_reduction_bytes_per_s / 1e12;
-  return c.sockets ? socket_sum_rate(p) : p.reduction_bytes_per_s / 1e12;
+  return by_sockets(c) ? socket_sum_rate(p) : p.reduction_bytes_per_s / 1e12;
 }
 
 void price_sum(const Communicator& c, const Profile& p, DType type, double chunk, Price& price) {

@@ -43,6 +43,10 @@ Turns turns_at(const Communicator& c, Level level);
 // turns: what the announcements do not bring goes one way after the other.
 double in_turns(const Communicator& c, std::uint8_t transport, double message);
 
+// The rounds of the broadcast's tree follow one another, each as slow as its slowest link: together
+// they limit the rate; the mean load is what others see. Backends tcp and gloo.
+Price tree_price(const Communicator& c, const Asked& asked);
+
 // Duration of a price's phases with the links to themselves; `per_byte`: bottleneck().
 Duration alone(const Price& price, double per_byte);
 

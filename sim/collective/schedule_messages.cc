@@ -46,19 +46,18 @@ struct Sent {
 
 constexpr TaskId kNobody = UINT32_MAX;
 
-Connection& connection_between(Connections& all, const Communicator& c, const Profile& p,
-                               const FlowOfHop& flow, int slot, int from, int to,
-                               std::size_t lane) {
+Connection& connection_between(Connections& all, const Communicator& c, const MessagePlay& play,
+                               int from, int to, std::size_t lane) {
   auto device = [&](int rank) { return c.devices[static_cast<std::size_t>(rank)]; };
-  auto [it, fresh] = all.known.try_emplace({device(from), device(to), slot, lane});
+  auto [it, fresh] = all.known.try_emplace({device(from), device(to), play.path.slot, lane});
   Connection& x = it->second;
   if (fresh) {
     Hop hop = hop_between(c, from, to);
-    x.section = &section(c, p, hop);
+    x.section = &section(c, play.profile, hop);
     x.transport = hop.transport;
-    x.latency = step_latency(c, p, hop);
+    x.latency = step_latency(c, play.profile, hop);
     x.wire = hop.wire_latency;
-    x.flow = flow(from, to);
+    x.flow = play.flow(from, to);
   }
   if (x.collective != all.collectives) {
     x.collective = all.collectives;
@@ -129,27 +128,23 @@ bool hops_share_a_link(const Pattern& p) {
 
 class ScheduleMessages {
  public:
-  ScheduleMessages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price,
-                   Bytes size, const FlowOfHop& flow, const SharedCores& cores,
-                   const TakeTurn& turn, const SegmentPath& path, int root)
-      : g_(g),
+  ScheduleMessages(const Communicator& c, const MessagePlay& play)
+      : g_(play.graph),
         c_(c),
-        p_(p),
-        price_(price),
-        flow_(flow),
-        cores_(cores),
-        turn_(turn),
-        path_(path),
-        connections_(path.connections ? *path.connections : own_) {
-    const Pattern& pattern = c.patterns[static_cast<std::size_t>(price.pattern)];
+        play_(play),
+        ways_(step_list_ways(c)),
+        connections_(play.path.connections ? *play.path.connections : own_) {
+    const Price& price = play.price;
+    const Pattern& pattern = c.pattern(price.pattern);
     ring_ = pattern.algorithm == Algorithm::Ring && pattern.rounds.empty();
     const double n = c.ranks();
     const int passes = pattern.operation == Operation::AllReduce ? 2 : 1;
-    meets_ = !ring_ || path.shares_links || hops_share_a_link(pattern);
+    meets_ = !ring_ || play.path.shares_links || hops_share_a_link(pattern);
     if (ring_)
-      factor_ = price.phases[0].work / (static_cast<double>(size.count) * (passes * (n - 1) / n));
-    schedule_ = schedule_of(c, price.pattern, size.count, 1, root);
-    if (c.backend == Backend::Mpi) turns_ = turns_of(schedule_);
+      factor_ =
+          price.phases[0].work / (static_cast<double>(play.size.count) * (passes * (n - 1) / n));
+    schedule_ = schedule_of(c, price.pattern, play.size.count, 1, play.root);
+    if (ways_.mpi) turns_ = turns_of(schedule_);
   }
 
   std::vector<TaskId> add(std::span<const TaskId> arrive) {
@@ -200,13 +195,12 @@ class ScheduleMessages {
     return s < steps.size() ? &steps[s] : nullptr;
   }
   Connection& connection(int from, int to, std::size_t lane) {
-    Connection& x = connection_between(connections_, c_, p_, flow_, path_.slot, from, to, lane);
-    const bool queues =
-        path_.queue && meets_ && c_.backend == Backend::Tcp && x.section->send_buffer.count > 0;
+    Connection& x = connection_between(connections_, c_, play_, from, to, lane);
+    const bool queues = play_.path.queue && meets_ && x.section->send_buffer.count > 0;
     if (queues && !x.segments) {
       x.segments.emplace(c_, from, to, x.section->send_buffer);
-      if (path_.plays_before * bytes_between(from, to, lane) >= kWindowGrowsFor)
-        x.segments->age(path_.add_reader());
+      if (play_.path.plays_before * bytes_between(from, to, lane) >= kWindowGrowsFor)
+        x.segments->age(play_.path.add_reader());
     }
     return x;
   }
@@ -232,7 +226,7 @@ class ScheduleMessages {
     for (const Message& m : step->receives) {
       Connection& x = connection(m.peer, static_cast<int>(r), l);
       x.expected.push_back(lane.at);
-      if (x.segments) x.segments->read(path_, lane.at);
+      if (x.segments) x.segments->read(play_.path, lane.at);
     }
     return true;
   }
@@ -251,7 +245,7 @@ class ScheduleMessages {
         if (x.expected.size() <= x.delivered.size()) return any;
         receiver = x.expected[x.delivered.size()];
       }
-      lane.free.push_back(c_.backend == Backend::Gloo
+      lane.free.push_back(ways_.go_ahead
                               ? send_when_told(r, m, x, lane.at, receiver)
                               : send_at_once(x, m, lane.at, receiver, exchange(r, l, m, x)));
       any = true;
@@ -260,8 +254,8 @@ class ScheduleMessages {
   }
 
   bool waits_for_receiver(const Connection& x, const Message& m) const {
-    if (c_.backend == Backend::Gloo) return true;
-    if (c_.backend == Backend::Mpi) return m.count > c_.mpi.eager;
+    if (ways_.go_ahead) return true;
+    if (ways_.mpi) return m.count > ways_.mpi->eager;
     return !ring_ && !x.segments && m.count > x.section->send_buffer.count;
   }
   double factor_of(const Connection& x, std::int64_t bytes) const {
@@ -270,21 +264,21 @@ class ScheduleMessages {
 
   // Open MPI: what a message takes as a multiple, if its exchange takes turns.
   double exchange(std::size_t r, std::size_t l, const Message& m, const Connection& x) const {
-    if (c_.backend != Backend::Mpi || price_.turns == Turns::Never) return 1;
+    if (!ways_.mpi || play_.price.turns == Turns::Never) return 1;
     const std::vector<Message>& receives = step_of(r, l)->receives;
     const bool both = std::any_of(receives.begin(), receives.end(),
                                   [&](const Message& other) { return other.peer == m.peer; });
     if (!both) return 1;
-    const double share = turns_share(price_.turns, turns_[r][ranks_[r][l].ends.size()]);
+    const double share = turns_share(play_.price.turns, turns_[r][ranks_[r][l].ends.size()]);
     return 1 + share * (in_turns(c_, x.transport, static_cast<double>(m.count)) - 1);
   }
 
   TaskId send_at_once(Connection& x, const Message& m, TaskId at, TaskId receiver,
                       double exchange) {
     Duration latency = x.latency;
-    if (c_.backend == Backend::Mpi && m.count > c_.mpi.eager) latency += x.section->rendezvous;
-    if (cores_.message && x.section->message_core.ps > 0) {
-      CoreTasks core = cores_.message(x.section->message_core);
+    if (ways_.mpi && m.count > ways_.mpi->eager) latency += x.section->rendezvous;
+    if (play_.cores.message && x.section->message_core.ps > 0) {
+      CoreTasks core = play_.cores.message(x.section->message_core);
       g_.add_edge(at, core.due);
       at = core.done;
       latency += x.section->latency + x.wire - x.section->message_core - x.latency;
@@ -294,7 +288,7 @@ class ScheduleMessages {
       if (x.fluid) g_.add_edge(x.delivered.back(), start);
       x.fluid = false;
       SegmentStream::Sent sent =
-          x.segments->send(g_, path_, at, start, m.count, exchange * factor_of(x, m.count));
+          x.segments->send(g_, play_.path, at, start, m.count, exchange * factor_of(x, m.count));
       x.delivered.push_back(sent.there);
       x.ends.push_back((x.ends.empty() ? 0 : x.ends.back()) + m.count);
       x.tails.push_back({sent.there, x.ends.back(), 1, {}});
@@ -311,8 +305,8 @@ class ScheduleMessages {
     TaskId go = after(g_, x.latency, {receiver});
     double work = static_cast<double>(m.count) * factor_of(x, m.count);
     CoreTasks payload;
-    if (turn_)
-      payload = turn_(static_cast<int>(r), m.peer, work);
+    if (play_.turn)
+      payload = play_.turn(static_cast<int>(r), m.peer, work);
     else
       payload.due = payload.done = g_.add_task({}, work, x.flow);
     g_.add_edge(at, payload.due);
@@ -323,11 +317,11 @@ class ScheduleMessages {
 
   Duration sum_of(const Step& step) const {
     if (!step.reduce) return {};
-    if (ring_) return price_.reduce_alone;  // chunks differ by at most one element
+    if (ring_) return play_.price.reduce_alone;  // chunks differ by at most one element
     std::int64_t bytes = 0;
     for (const Message& m : step.receives) bytes += m.count;
-    if (bytes == 0 || price_.sum_rate == 0) return {};
-    return {ceil_ps(static_cast<double>(bytes), price_.sum_rate)};
+    if (bytes == 0 || play_.price.sum_rate == 0) return {};
+    return {ceil_ps(static_cast<double>(bytes), play_.price.sum_rate)};
   }
 
   bool end(std::size_t r, std::size_t l) {
@@ -341,8 +335,8 @@ class ScheduleMessages {
     }
     Duration alone = sum_of(*step);
     CoreTasks sum;
-    if (cores_.sum && alone.ps > 0)
-      sum = cores_.sum(alone);
+    if (play_.cores.sum && alone.ps > 0)
+      sum = play_.cores.sum(alone);
     else
       sum.due = sum.done = g_.add_fixed(alone);
     std::vector<TaskId> awaited = lane.free;
@@ -364,12 +358,8 @@ class ScheduleMessages {
 
   TaskGraph& g_;
   const Communicator& c_;
-  const Profile& p_;
-  const Price& price_;
-  const FlowOfHop& flow_;
-  const SharedCores& cores_;
-  const TakeTurn& turn_;
-  const SegmentPath& path_;
+  const MessagePlay& play_;
+  StepListWays ways_;
   bool ring_ = false;
   bool meets_ = false;  // several messages may be on a link at once
   double factor_ = 1;
@@ -382,22 +372,22 @@ class ScheduleMessages {
 
 }  // namespace
 
-std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size,
-                                  const FlowOfHop& flow, std::span<const TaskId> arrive,
-                                  const SegmentPath& path, int root) {
-  std::vector<TaskId> has(arrive.begin(), arrive.end());
+std::vector<TaskId> tcp_broadcast(const Communicator& c, const MessagePlay& play) {
+  TaskGraph& g = play.graph;
+  std::vector<TaskId> has(play.arrive.begin(), play.arrive.end());
   Connections own;
-  auto rank = [&](int position) { return (position + root) % c.ranks(); };
-  for (std::size_t round = 0; round < c.patterns[kBroadcast].rounds.size(); ++round) {
+  Connections& all = play.path.connections ? *play.path.connections : own;
+  auto rank = [&](int position) { return (position + play.root) % c.ranks(); };
+  const std::size_t rounds = c.pattern(Operation::Broadcast).rounds.size();
+  for (std::size_t round = 0; round < rounds; ++round) {
     for (auto [giver, taker] : tree_round(c.ranks(), static_cast<int>(round))) {
       const int from = rank(giver);
       const int to = rank(taker);
       auto f = static_cast<std::size_t>(from);
       auto t = static_cast<std::size_t>(to);
-      Connection& x = connection_between(path.connections ? *path.connections : own, c, p, flow,
-                                         path.slot, from, to, 0);
+      Connection& x = connection_between(all, c, play, from, to, 0);
       x.expected.push_back(has[t]);
-      Sent sent = send_in_order(g, x, has[f], x.section->latency + x.wire, size.count, 1);
+      Sent sent = send_in_order(g, x, has[f], x.section->latency + x.wire, play.size.count, 1);
       ++x.taken;
       has[f] = sent.accepted;
       has[t] = after(g, {}, {has[t], sent.there});
@@ -406,9 +396,9 @@ std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Pro
   return has;
 }
 
-Schedule schedule_of(const Communicator& c, int index, std::int64_t elements,
+Schedule schedule_of(const Communicator& c, PatternId id, std::int64_t elements,
                      std::int64_t element_size, int root) {
-  const Pattern& pattern = c.patterns[static_cast<std::size_t>(index)];
+  const Pattern& pattern = c.pattern(id);
   std::int64_t lane = (elements + pattern.lanes - 1) / pattern.lanes;
   std::int64_t pieces = std::max<std::int64_t>(1, pieces_of(pattern, elements * element_size));
   ScheduleOptions options;
@@ -420,14 +410,10 @@ Schedule schedule_of(const Communicator& c, int index, std::int64_t elements,
   return make_schedule(pattern.algorithm, pattern.operation, layout, elements, options);
 }
 
-std::vector<TaskId> add_schedule_messages(TaskGraph& g, const Communicator& c, const Profile& p,
-                                          const Price& price, Bytes size, const FlowOfHop& flow,
-                                          std::span<const TaskId> arrive, const SharedCores& cores,
-                                          const TakeTurn& turn, const SegmentPath& path, int root) {
-  if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
-  ScheduleMessages messages(g, c, p, price, size, flow, cores, turn, path, root);
-  if (c.backend == Backend::Tcp) return messages.add(arrive);
-  return messages.add(launched(g, launch_time(c, p), arrive));
+std::vector<TaskId> add_step_list(const Communicator& c, const MessagePlay& play) {
+  ScheduleMessages messages(c, play);
+  if (!step_list_ways(c).launch_inside) return messages.add(play.arrive);
+  return messages.add(launched(play.graph, launch_time(c, play.profile), play.arrive));
 }
 
 }  // namespace ddpsim::collective

@@ -92,8 +92,9 @@ std::string chosen_by_nccl(const Question& q, const Options& options) {
   for (const Op& op : program.steady.ops)
     if (is_collective(op.kind) && !is_broadcast(op.kind)) largest = std::max(largest, op.bytes);
   const auto& c = options.known->get(q, Backend::Nccl);
-  if (largest == 0 || !c.nccl) return "";
-  auto choice = nccl::choose(*c.nccl, Operation::AllReduce, largest);
+  const nccl::Group* group = nccl_group(c);
+  if (largest == 0 || !group) return "";
+  auto choice = nccl::choose(*group, Operation::AllReduce, largest);
   return choice ? std::string(name_of(choice->algorithm)) + "/" + name_of(choice->protocol) : "";
 }
 

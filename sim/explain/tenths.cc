@@ -32,9 +32,9 @@ std::vector<Carried> collectives_of(const PlayedStep& step, const Question& q,
     const Span& s = step.span(step.last_class(), i);
     Carried c{step.begin(s), step.end(s), {}};
     const collective::Communicator& comm = of_group(job, op.group);
-    if (comm.ranks() > 1 && !comm.patterns.empty()) {
+    if (comm.ranks() > 1) {
       const collective::Price& price = prices.of(op);
-      const auto& pattern = comm.patterns[static_cast<std::size_t>(price.pattern)];
+      const collective::Pattern& pattern = comm.pattern(price.pattern);
       for (const auto& phase : price.phases)
         for (const auto& l : phase.round < 0
                                  ? pattern.load

@@ -11,8 +11,8 @@ Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p
   constexpr Duration kPause{100'000'000'000};
   Program program;
   program.device = comm.fabric->cluster().device;
-  program.backend = comm.backend;
-  if (comm.backend != Backend::Gloo) program.worker_threads = 1;  // one collective, one stream
+  program.backend = comm.backend();
+  if (program.backend != Backend::Gloo) program.worker_threads = 1;  // one collective, one stream
   program.tensor_names = {"all"};
   program.tensor_bytes = {bytes.count};
   StepProgram& s = program.steady;
@@ -23,7 +23,7 @@ Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p
   pause.duration = kPause;
   Op reduce;
   reduce.kind = *systems::kind_of("allreduce/bucket.0");
-  const bool worker = comm.backend == Backend::Gloo || comm.backend == Backend::Mpi;
+  const bool worker = program.backend == Backend::Gloo || program.backend == Backend::Mpi;
   reduce.lane = worker ? Lane::Worker : Lane::Comm;
   reduce.subject = 0;
   reduce.bytes = bytes.count;

@@ -64,26 +64,21 @@ class Collectives {
  private:
   std::vector<TaskId> add_messages(const Communicator& comm, const Op& op, const Price& price,
                                    const std::vector<TaskId>& arrive) {
-    const Profile& profile = job_.prices.profile_of(op.group);
     collective::FlowOfHop flow{
         [this, &comm](int from, int to, int nic) { return flows_.hop_flow(comm, from, to, nic); }};
-    if (comm.nccl && price.pattern >= collective::kNcclPatterns) {
-      nccl::Flows& flows = nccl_flows_[&comm];
-      if (!flows.link) flows.link = [this](topology::LinkId l) { return flows_.link_resource(l); };
-      auto choice = nccl::choose(*comm.nccl, op.kind.operation, op.bytes);
-      return nccl::add_messages(job_.graph, *comm.nccl, job_.profile, job_.options.level,
-                                op.kind.operation, *choice, {op.bytes}, flows, arrive);
-    }
-    // NCCL's reduce is a chain; here it takes its time on the ring's hops.
-    const Operation o = op.kind.operation;
-    const bool half =
-        o == Operation::AllGather || o == Operation::Reduce || o == Operation::ReduceScatter;
-    if (half && comm.backend == Backend::Nccl)
-      return collective::add_half_messages(job_.graph, comm, profile, price, {op.bytes}, flow,
-                                           arrive);
-    collective::SharedCores sharing;
-    collective::TakeTurn turn;
-    collective::SegmentPath path;
+    nccl::Flows& stages = stages_[&comm];
+    if (!stages.link) stages.link = [this](topology::LinkId l) { return flows_.link_resource(l); };
+    collective::MessagePlay play{.graph = job_.graph,
+                                 .profile = job_.prices.profile_of(op.group),
+                                 .level = job_.options.level,
+                                 .price = price,
+                                 .operation = op.kind.operation,
+                                 .size = {op.bytes},
+                                 .root = op.root,
+                                 .flow = flow,
+                                 .arrive = arrive,
+                                 .stages = &stages};
+    collective::SegmentPath& path = play.path;
     if (job_.program.backend == Backend::Tcp) {
       path.connections = &tcp_connections_;
       const bool gpu = job_.program.device == DeviceKind::Gpu;
@@ -112,28 +107,21 @@ class Collectives {
       path.plays_before = job_.options.plays_before;
     }
     if (job_.program.backend == Backend::Gloo && job_.program.one_connection)
-      turn = [this, &comm, group = op.group](int from, int to, double bytes) {
+      play.turn = [this, &comm, group = op.group](int from, int to, double bytes) {
         return take_turn(comm, group, from, to, bytes);
       };
     if (flows_.computes_on_cores() && job_.program.backend == Backend::Tcp) {
-      sharing.sum = [this](Duration alone) {  // beside computation: shares
+      play.cores.sum = [this](Duration alone) {  // beside computation: shares
         TaskId t = flows_.add_sum(alone);
         return collective::CoreTasks{t, t};
       };
     } else if (job_.shared.cores != engine::kNone && job_.program.backend == Backend::Gloo) {
-      sharing.sum = [this](Duration alone) { return job_.shared.take_core(alone); };
+      play.cores.sum = [this](Duration alone) { return job_.shared.take_core(alone); };
     } else if (job_.shared.cores != engine::kNone) {
-      sharing.sum =
-          sharing.message = [this](Duration alone) { return job_.shared.take_core(alone); };
+      play.cores.sum =
+          play.cores.message = [this](Duration alone) { return job_.shared.take_core(alone); };
     }
-    if (is_broadcast(op.kind))
-      return collective::add_broadcast_messages(job_.graph, comm, profile, price, {op.bytes}, flow,
-                                                arrive, path, op.root, turn);
-    if (half)
-      return collective::add_schedule_messages(job_.graph, comm, profile, price, {op.bytes}, flow,
-                                               arrive, sharing, turn, path, op.root);
-    return collective::add_all_reduce_messages(job_.graph, comm, profile, price, {op.bytes}, flow,
-                                               arrive, sharing, turn, path);
+    return collective::add_messages(comm, play);
   }
 
   // One connection a hop, whichever collective's message it is; each process group has its own.
@@ -151,7 +139,7 @@ class Collectives {
   Job& job_;
   Flows& flows_;
   const std::vector<Lane> communicators_ = own_communicators(job_.program);  // tcp, GPU
-  std::map<const Communicator*, nccl::Flows> nccl_flows_;
+  std::map<const Communicator*, nccl::Flows> stages_;
   Turns connections_;
   collective::Connections tcp_connections_;
 };

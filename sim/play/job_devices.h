@@ -24,7 +24,7 @@ class Devices {
     double hold = at(job_.profile.sm_hold, job_.options.level);
     if (job_.program.device == DeviceKind::Gpu && job_.comm.ranks() > 1 &&
         (hold > 0 || job_.profile.memory_hold ||
-         (job_.comm.backend == Backend::Nccl && job_.program.kernel.ps > 0)))
+         (job_.comm.backend() == Backend::Nccl && job_.program.kernel.ps > 0)))
       make_device_resources(hold);
   }
 

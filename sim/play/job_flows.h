@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "sim/collective/sockets.h"
+#include "sim/collective/backend/sockets.h"
 #include "sim/cost/roofline.h"
 #include "sim/play/job.h"
 #include "sim/play/kernel_wait.h"
@@ -77,19 +77,18 @@ class Flows {
     auto key = std::make_tuple(group, price.pattern, phase.round, phase.weight, phase.max_rate);
     auto it = phase_flows_.find(key);
     if (it != phase_flows_.end()) return it->second;
-    auto pattern = static_cast<std::size_t>(price.pattern);
     auto round = static_cast<std::size_t>(phase.round + 1);
-    const auto& demands = demands_[static_cast<std::size_t>(group)][pattern][round];
+    const auto& demands = demands_[static_cast<std::size_t>(group)][price.pattern.index][round];
     const double heaviest = heaviest_[static_cast<std::size_t>(group)];
     engine::FlowId f = 0;
     if (double core = core_time_per_byte(); job_.shared.cores != engine::kNone && core > 0) {
       std::vector<engine::Demand> more = demands;
-      const collective::Pattern& p = of_group(job_.comm, group).patterns[pattern];
+      const collective::Pattern& p = of_group(job_.comm, group).pattern(price.pattern);
       take_cores(core * (round == 0 ? p.moved : p.rounds[round - 1].moved), more);
       f = job_.graph.add_flow(more, phase.weight / heaviest * kBeforeComputation, phase.max_rate);
-    } else if (job_.comm.sockets) {
+    } else if (by_sockets(job_.comm)) {
       std::vector<engine::Demand> more = demands;
-      const collective::Pattern& p = of_group(job_.comm, group).patterns[pattern];
+      const collective::Pattern& p = of_group(job_.comm, group).pattern(price.pattern);
       more.push_back({socket_thread(kEveryRank), round == 0 ? p.io : p.rounds[round - 1].io});
       f = job_.graph.add_flow(more, phase.weight / heaviest, phase.max_rate);
     } else {
@@ -105,16 +104,11 @@ class Flows {
     auto it = hop_flows_.find(key);
     if (it != hop_flows_.end()) return it->second;
     topology::Route route;
-    if (comm.nccl)
-      nccl::find_hop_route(*comm.nccl, from, to, nic, route);
-    else if (comm.sockets)
-      collective::find_socket_route(*comm.fabric, device(from), device(to), route);
-    else
-      collective::find_hop_route(*comm.fabric, comm.devices, from, to, nic, route);
+    find_way(comm, from, to, nic, route);
     std::vector<engine::Demand> demands;
     for (topology::LinkId l : route.links) demands.push_back({link_resource(l), 1});
     // A thread that sends as much as it receives gives each half of its time.
-    if (comm.sockets)
+    if (by_sockets(comm))
       for (int rank : {from, to}) demands.push_back({socket_thread(device(rank)), 0.5});
     double core = core_time_per_byte();
     bool takes_cores = job_.shared.cores != engine::kNone && core > 0;
@@ -243,7 +237,8 @@ class Flows {
   // By group and pattern: the mean's, each round's.
   std::vector<std::vector<std::vector<std::vector<engine::Demand>>>> demands_;
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
-  std::map<std::tuple<int, int, int, double, double>, engine::FlowId> phase_flows_;
+  std::map<std::tuple<int, collective::PatternId, int, double, double>, engine::FlowId>
+      phase_flows_;
   std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;  // by devices
   std::map<int, engine::ResourceId> socket_threads_;
 };

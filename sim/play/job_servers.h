@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/collective/servers.h"
+#include "sim/collective/backend/server.h"
 #include "sim/play/job_collectives.h"
 
 namespace ddpsim::predict {
@@ -87,11 +87,12 @@ class ServerWork {
       for (const RankClass& of : job_.classes)
         for (bool push : {true, false}) {
           const Communicator& c = job_.comm.groups[k];
-          if (c.server < 0) continue;
+          const int server = collective::server_of(c);
+          if (server < 0) continue;
           const auto group = static_cast<std::uint8_t>(k + 1);
           const int rank = of.ranks.front();
           const int device = c.devices[static_cast<std::size_t>(rank)];
-          collective::find_server_route(*c.fabric, device, c.server, push, route);
+          collective::find_server_route(*c.fabric, device, server, push, route);
           Way& way = ways_[{group, rank, push}];
           way.latency = collective::server_latency(c, job_.profile, device, push);
           way.links = route.links;

@@ -17,12 +17,12 @@ class Prices {
   Prices(const collective::Communicator& comm, const Profile& profile, Level level)
       : comm_(comm), profile_(profile), level_(level) {
     for (const collective::Communicator& group : comm.groups)
-      if (group.backend != comm.backend) of_hosts_ = collective::between_hosts(profile);
+      if (group.backend() != comm.backend()) of_hosts_ = collective::between_hosts(profile);
   }
 
   // Of a group of Program::groups: what its collectives are priced by.
   const Profile& profile_of(std::uint8_t group) const {
-    return of_group(comm_, group).backend == comm_.backend ? profile_ : *of_hosts_;
+    return of_group(comm_, group).backend() == comm_.backend() ? profile_ : *of_hosts_;
   }
 
   // REQUIRES: op communicates.

@@ -77,10 +77,11 @@ double factor_of(const Scenario& s, int rank) {
 double slowest_host_link(const Question& q, const collective::Communicator& c) {
   double slowest = 1e300;
   topology::Route route;
-  for (const auto& ring : c.rings)
-    for (std::size_t i = 0; i < ring.size(); ++i) {
-      q.fabric.find_route(c.devices[static_cast<std::size_t>(ring[i])],
-                          c.devices[static_cast<std::size_t>(ring[(i + 1) % ring.size()])], route);
+  for (const collective::Ring& ring : c.rings)
+    for (std::size_t i = 0; i < ring.order.size(); ++i) {
+      const auto from = static_cast<std::size_t>(ring.order[i]);
+      const auto to = static_cast<std::size_t>(ring.order[(i + 1) % ring.order.size()]);
+      q.fabric.find_route(c.devices[from], c.devices[to], route);
       for (topology::LinkId l : {route.links.front(), route.links.back()})
         slowest = std::min(slowest, q.fabric.links()[l].bandwidth.bytes_per_ps());
     }
@@ -124,11 +125,11 @@ Duration queue_step(const Question& q) {
   int n = q.scenario.ranks;
   double slowest = 0;
   for (int r = 0; r < n; ++r) slowest = std::max(slowest, factor_of(q.scenario, r));
-  double ring = bottleneck(q, a.comm, a.comm.patterns[collective::kAllReduce].load);
+  double ring = bottleneck(q, a.comm, a.comm.pattern(Operation::AllReduce).load);
   double tree = 0;
-  for (const auto& round : a.comm.patterns[collective::kBroadcast].rounds)
+  for (const auto& round : a.comm.pattern(Operation::Broadcast).rounds)
     tree += bottleneck(q, a.comm, round.load);
-  if (a.comm.backend == Backend::Nccl) tree = ring;  // NCCL broadcasts along its rings
+  if (a.comm.backend() == Backend::Nccl) tree = ring;  // NCCL broadcasts along its rings
   return play(a, q, slowest, [&](const Op& op) {
     double per_byte = is_broadcast(op.kind) ? tree : ring_share(a.program, op, n) * ring;
     return per_byte > 0 ? Duration{ceil_ps(static_cast<double>(op.bytes) * per_byte, 1)}

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "sim/collective/nccl.h"
-#include "sim/collective/servers.h"
+#include "sim/collective/backend/nccl.h"
+#include "sim/collective/backend/server.h"
 #include "sim/play/load_demands.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/server_places.h"
@@ -68,13 +68,9 @@ std::vector<int> exchanging(const Program& p) {
 }
 
 void set_tuned(collective::Communicator& c, const std::vector<nccl::Tuned>& rows) {
-  if (c.nccl) nccl::set_tuned(*c.nccl, rows);
+  if (nccl::Group* group = nccl_group(c)) nccl::set_tuned(*group, rows);
   for (collective::Communicator& g : c.groups) set_tuned(g, rows);
   for (collective::Communicator& g : c.joined) set_tuned(g, rows);
-}
-
-void let_exchange(collective::Communicator& c) {
-  if (c.nccl && c.ranks() <= nccl::kMostP2pRanks) collective::add_all_to_all(c);
 }
 
 Problem check_mpi(const Plan& plan, const Question& q, const std::vector<int>& devices) {
@@ -148,11 +144,12 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
       (known ? *known : own).get({q.workload, q.fabric, q.profile, job}, program);
   for (std::size_t k = program.groups.empty() ? 0 : 1; k <= program.groups.size(); ++k) {
     const collective::Communicator& c = of_group(all, static_cast<int>(k));
-    if (!c.nccl) continue;  // of one rank
+    const nccl::Group* group = nccl_group(c);
+    if (!group) continue;  // of one rank
     // Whether a cell is available does not depend on the size (nccl::estimate_us).
     constexpr std::int64_t kAnySize = 1;
     for (Operation op : needed)
-      if (!nccl::choose(*c.nccl, op, kAnySize))
+      if (!nccl::choose(*group, op, kAnySize))
         return {"/plan/environment", std::string("leaves nothing that could run ") + name_of(op) +
                                          " here: NCCL 2.24 and later stop with an error, too "
                                          "(for one operation only: NCCL_ALGO=allreduce:tree)"};
@@ -170,12 +167,14 @@ collective::Communicator Communicators::make(const Question& q, const Key& key,
                                               q.profile.compute.capability, searches_);
   }
   const bool sockets = backend == Backend::Gloo && q.profile.kind == DeviceKind::Gpu;
-  collective::Communicator c = collective::make_communicator(q.fabric, std::move(devices), backend,
-                                                             std::get<2>(key), sockets);
-  if (backend == Backend::Mpi)
-    c.mpi = collective::parse_open_mpi(q.scenario.plan.open_mpi, q.scenario.plan.environment).mpi;
-  c.mpi.polls = polls_mpi(q.scenario.plan, backend);
-  return c;
+  if (backend == Backend::Mpi) {
+    const Plan& plan = q.scenario.plan;
+    collective::OpenMpi settings = collective::parse_open_mpi(plan.open_mpi, plan.environment).mpi;
+    settings.polls = polls_mpi(plan, backend);
+    return collective::make_mpi(q.fabric, std::move(devices), settings);
+  }
+  return collective::make_communicator(q.fabric, std::move(devices), backend, std::get<2>(key),
+                                       sockets);
 }
 
 void Communicators::tune(std::vector<nccl::Tuned> rows) {
@@ -210,11 +209,11 @@ const collective::Communicator& Communicators::find(const Question& q, const Key
   // The search does not ask what may be chosen: with another NCCL_ALGO or NCCL_PROTO it finds the
   // same.
   for (const auto& [other, communicator] : known_) {
-    if (!communicator.nccl || !alike_but_for_the_choice(key, other)) continue;
+    if (!nccl_group(communicator) || !alike_but_for_the_choice(key, other)) continue;
     collective::Communicator same = communicator;
     nccl::Settings settings = nccl_settings(q.scenario.plan).settings;
     settings.tuned = tuned_;
-    nccl::set_choice(*same.nccl, settings);
+    nccl::set_choice(*nccl_group(same), settings);
     return known_.emplace(key, std::move(same)).first->second;
   }
   collective::Communicator made = make(q, key, std::get<0>(key));
@@ -242,7 +241,7 @@ const collective::Communicator& Communicators::get(const Question& q, const Prog
   auto exchange = [&](int group) {
     return std::find(exchanges.begin(), exchanges.end(), group) != exchanges.end();
   };
-  if (exchange(0)) let_exchange(job);
+  if (exchange(0)) add_all_to_all(job);
   for (std::size_t k = 0; k < program.groups.size(); ++k)
     if (const RankGroups& g = program.groups[k]; g.server >= 0)
       job.groups.push_back(
@@ -277,7 +276,7 @@ collective::Communicator Communicators::join(const Question& q, const Key& key,
       made.push_back(groups.by_hosts ? collective::make_communicator(q.fabric, group, Backend::Tcp,
                                                                      *groups.by_hosts)
                                      : make(q, key, group));
-      if (exchanges) let_exchange(made.back());
+      if (exchanges) add_all_to_all(made.back());
     }
   return collective::make_joint(std::move(made));
 }

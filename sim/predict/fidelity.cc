@@ -23,10 +23,10 @@ double steps_played(const Program& p) {
 // segments, where they queue at the links. Messages of rounds end together and are cheap; those of
 // a pipeline's lanes end one by one, and each changes everybody's rates: they count ten times.
 double messages_of(const Prepared& r, const Profile& profile, std::int64_t bytes) {
-  const collective::Pattern& p = r.comm().patterns[collective::kAllReduce];
+  const collective::Pattern& p = r.comm().pattern(Operation::AllReduce);
   if (p.pipelined) return 30.0 * p.streamed * static_cast<double>(collective::pieces_of(p, bytes));
   bool segments =
-      r.comm().backend == Backend::Tcp &&
+      r.comm().backend() == Backend::Tcp &&
       std::any_of(r.comm().transports.begin(), r.comm().transports.end(), [&](std::uint8_t t) {
         return profile.transports.at(r.comm().fabric->transports()[t]).send_buffer.count > 0;
       });
@@ -45,19 +45,17 @@ double messages_of(const Prepared& r, const Question& q, OpKind kind, int group,
   const collective::Communicator& comm = of_group(r.comm(), group);
   if (is_served(kind)) return n;
   if (kind.operation == Operation::AllToAll) return 1;  // played as one flow
-  if (comm.nccl && !is_broadcast(kind)) {
-    const nccl::Group& g = *comm.nccl;
-    auto choice = nccl::choose(g, kind.operation, bytes);
+  if (const nccl::Group* g = nccl_group(comm); g && !is_broadcast(kind)) {
+    auto choice = nccl::choose(*g, kind.operation, bytes);
     if (choice && choice->algorithm != nccl::Algorithm::Ring)
       return n / comm.ranks() * 40 *
-             nccl::message_count(g, q.profile, Level::Mid, kind.operation, *choice,
+             nccl::message_count(*g, q.profile, Level::Mid, kind.operation, *choice,
                                  {bytes});  // they end one by one, too
   }
   if (is_broadcast(kind)) return n;
-  const std::vector<collective::Pattern>& patterns = r.comm().patterns;
-  if (!patterns.empty() && !patterns[collective::kAllReduce].rounds.empty())
+  if (!r.comm().pattern(Operation::AllReduce).rounds.empty())
     return messages_of(r, q.profile, bytes);
-  switch (r.comm().backend) {
+  switch (r.comm().backend()) {
     case Backend::Gloo:
       return 8 * n *
              static_cast<double>(collective::gloo_segments(bytes, q.scenario.ranks).segments);

@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "sim/collective/nccl.h"
+#include "sim/collective/backend/nccl.h"
 #include "sim/collective/price.h"
 #include "sim/predict/server_places.h"
 
@@ -101,7 +101,7 @@ Problem check_program(const Program& p, const Question& q, Communicators* known)
     if (!collective::performs(c, op.kind.operation))
       return "is of " + what + ", which ddpsim does not play over " + name_of(p.backend) + " here";
     if (op.kind.operation == Operation::AllToAll) return std::string();
-    if (c.nccl && !nccl::choose(*c.nccl, op.kind.operation, op.bytes))
+    if (const nccl::Group* g = nccl_group(c); g && !nccl::choose(*g, op.kind.operation, op.bytes))
       return "is of " + what + ", for which what is set of NCCL leaves nothing";
     return std::string();
   });

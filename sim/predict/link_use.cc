@@ -18,7 +18,7 @@ std::vector<LinkBusy> link_use(const Program& program, const collective::Communi
     if (!is_collective(op.kind)) continue;
     const collective::Price& price = prices.of(op);
     for (const auto& phase : price.phases)
-      work[op.group][static_cast<std::size_t>(price.pattern)] += phase.work;
+      if (phase.work > 0) work[op.group][price.pattern.index] += phase.work;
   }
   std::vector<double> bytes(comm.fabric->links().size());
   for (std::size_t g = 0; g < work.size(); ++g)

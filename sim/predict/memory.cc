@@ -33,7 +33,7 @@ constexpr Range kNvls{0, 256, 512};
 double of_communicators(const collective::Communicator& c, const Profile& p, Level level) {
   double sum = 0;
   auto add = [&](const collective::Communicator& one) {
-    if (one.ranks() < 2 || one.backend != Backend::Nccl) return;
+    if (one.ranks() < 2 || one.backend() != Backend::Nccl) return;
     const bool nvls = p.compute.capability >= 90 && one.ranks() > 2;
     sum += static_cast<double>(std::max<std::size_t>(1, one.rings.size())) * at(kChannel, level);
     if (nvls) sum += at(kNvls, level);

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "sim/collective/sockets.h"
+#include "sim/collective/backend/sockets.h"
 #include "sim/cost/roofline.h"
 #include "sim/model/gpu_name.h"
 #include "sim/model/version.h"
@@ -258,7 +258,7 @@ void add_sentences(const Question& q, const Prepared& r, const Options& options,
     out.extrapolated.push_back(std::move(nics));
   out.extrapolated.insert(out.extrapolated.end(), q.profile.unknown.begin(),
                           q.profile.unknown.end());
-  if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1 && !r.comm().nccl)
+  if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1 && !nccl_group(r.comm()))
     out.extrapolated.push_back(
         "the profile names no compute capability, so NCCL's choice is not known: a ring, at the "
         "profile's own latencies");
@@ -269,7 +269,7 @@ void add_sentences(const Question& q, const Prepared& r, const Options& options,
     out.extrapolated.push_back(
         "what servers take to sum and to update is left out: cluster \"" + q.fabric.cluster().name +
         "\" does not say its hosts' memory (--set cluster.host_memory=300GB/s)");
-  if (r.comm().sockets)
+  if (by_sockets(r.comm()))
     if (std::string assumed = collective::socket_assumptions(q.profile); !assumed.empty())
       out.extrapolated.push_back(std::move(assumed));
   std::string one_occasion = seen_on_one_occasion(q, out.summary.step, options);

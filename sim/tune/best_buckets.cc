@@ -108,7 +108,7 @@ BestBuckets best_buckets(PlannedSteps& steps, const Plan& best_plan) {
   DType type = half ? DType::Float16 : w.tensors[order.front()].dtype;
   const collective::Communicator& comm =
       options.known->get(q, backend_of(best_plan, q.profile.kind));
-  const bool waits = comm.backend == Backend::Nccl;
+  const bool waits = comm.backend() == Backend::Nccl;
   const Duration wait =
       waits
           ? kernel_wait(step_times(w, q.profile, Level::Mid).kernel, comm.ranks(), Level::Mid).last

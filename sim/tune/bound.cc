@@ -42,17 +42,15 @@ double peak_rate(const collective::Communicator& c, const Profile& p,
 Duration least_time(const collective::Communicator& c, const Profile& p,
                     const collective::Price& price) {
   Duration out;
-  const collective::Pattern* pattern =
-      c.patterns.empty() ? nullptr : &c.patterns[static_cast<std::size_t>(price.pattern)];
+  const collective::Pattern& pattern = c.pattern(price.pattern);
   for (const collective::Phase& f : price.phases) {
     out += f.latency;
     if (f.work <= 0) continue;
     double rate = f.max_rate > 0 ? f.max_rate : 1e300;
-    if (pattern)
-      rate = std::min(
-          rate, peak_rate(c, p,
-                          f.round < 0 ? pattern->load
-                                      : pattern->rounds[static_cast<std::size_t>(f.round)].load));
+    rate = std::min(
+        rate, peak_rate(c, p,
+                        f.round < 0 ? pattern.load
+                                    : pattern.rounds[static_cast<std::size_t>(f.round)].load));
     if (rate < 1e299) out.ps += static_cast<std::int64_t>(f.work / rate);  // rounded down: a bound
   }
   return out;
@@ -61,11 +59,10 @@ Duration least_time(const collective::Communicator& c, const Profile& p,
 // All gradients over the busiest link of a ring, whatever the buckets. A token bucket may lend its
 // burst.
 Duration busiest_link(const collective::Communicator& c, const Profile& p, std::int64_t bytes) {
-  if (c.nccl || c.patterns.empty() ||
-      c.patterns[collective::kAllReduce].algorithm != Algorithm::Ring)
-    return {};
+  const collective::Pattern& pattern = c.pattern(Operation::AllReduce);
+  if (nccl_group(c) || pattern.algorithm != Algorithm::Ring) return {};
   double most = 0;
-  for (const auto& l : c.patterns[collective::kAllReduce].load) {
+  for (const collective::LinkLoad& l : pattern.load) {
     const topology::Link& link = c.fabric->links()[l.link];
     double carried = ring_factor(c.ranks()) * static_cast<double>(bytes) * l.per_byte -
                      static_cast<double>(link.burst.count);

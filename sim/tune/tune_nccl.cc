@@ -62,7 +62,7 @@ class Tuner {
 
   const nccl::Group& group(const TunedSize& s) const {
     const auto key = std::tuple(s.op, s.bytes, s.nodes, s.ranks);
-    return *collective::of_group(*job_, of_.at(key)).nccl;
+    return *nccl_group(collective::of_group(*job_, of_.at(key)));
   }
   Duration price(const TunedSize& s, const nccl::Choice& c) const {
     return nccl::price_of(group(s), q_.profile, Level::Mid, s.op, c, {s.bytes}).total;
@@ -74,9 +74,10 @@ class Tuner {
       if (!is_collective(op.kind) || !nccl::is_chosen_for(op.kind.operation) || op.bytes == 0)
         continue;
       const collective::Communicator& c = collective::of_group(*job_, op.group);
-      if (!c.nccl || c.ranks() < 2) continue;
+      const nccl::Group* group = nccl_group(c);
+      if (!group) continue;
       const auto key =
-          std::tuple(op.kind.operation, op.bytes, nccl::nodes(*c.nccl), nccl::ranks(*c.nccl));
+          std::tuple(op.kind.operation, op.bytes, nccl::nodes(*group), nccl::ranks(*group));
       of_.try_emplace(key, op.group);
       TunedSize& s = found[key];
       std::tie(s.op, s.bytes, s.nodes, s.ranks) = key;

@@ -27,13 +27,9 @@ Both ask(Algorithm a, Operation o, const Cluster& cluster, std::vector<int> devi
   const bool half = o == Operation::ReduceScatter || o == Operation::AllGather;
   const bool ring =
       a == Algorithm::Ring && (o == Operation::AllReduce || (half && backend == Backend::Tcp));
-  int index = collective::kAllReduce;
-  if (!ring) {
-    index = static_cast<int>(c.patterns.size());
-    c.patterns.push_back(make_pattern(c, a, o));
-  }
   Price price = ring ? collective::price(c, profile, Level::Mid, o, {bytes})
-                     : schedule_price(c, profile, Level::Mid, index, {bytes});
+                     : schedule_price(c, c.add(make_pattern(c, a, o)),
+                                      {.profile = profile, .operation = o, .size = {bytes}});
   engine::TaskGraph g;
   std::map<topology::LinkId, engine::ResourceId> resources;
   std::map<std::pair<int, int>, engine::FlowId> flows;
@@ -53,7 +49,13 @@ Both ask(Algorithm a, Operation o, const Cluster& cluster, std::vector<int> devi
   }};
   std::vector<engine::TaskId> arrive;
   for (int r = 0; r < c.ranks(); ++r) arrive.push_back(g.add_fixed({}));
-  auto done = add_schedule_messages(g, c, profile, price, {bytes}, flow, arrive);
+  auto done = add_step_list(c, {.graph = g,
+                                .profile = profile,
+                                .price = price,
+                                .operation = o,
+                                .size = {bytes},
+                                .flow = flow,
+                                .arrive = arrive});
   engine::Timeline t = engine::execute(g);
   EXPECT_TRUE(t.complete()) << name_of(a) << " " << name_of(o) << " on " << c.ranks();
   Both out;

@@ -68,14 +68,14 @@ TEST(Ring, ConservesBytesOnEveryLink) {
     auto comm = collective::make_communicator(fabric, devices, Backend::Nccl);
     double intra = 0;
     double nic = 0;
-    for (const auto& l : comm.patterns[collective::kAllReduce].load)
+    for (const auto& l : comm.pattern(Operation::AllReduce).load)
       (l.link < 2u * static_cast<unsigned>(c.devices()) ? intra : nic) += l.per_byte;
     // Every rank has one outgoing edge per ring; one edge per host leaves it (if there are
     // several).
     double leaving = hosts > 1 ? hosts : 0;
     EXPECT_NEAR(intra, 2 * (8 * hosts - leaving), 1e-9) << hosts;
     EXPECT_NEAR(nic, 2 * leaving, 1e-9) << hosts;
-    for (const auto& l : comm.patterns[collective::kAllReduce].load) {
+    for (const auto& l : comm.pattern(Operation::AllReduce).load) {
       if (l.link < 2u * static_cast<unsigned>(c.devices())) continue;
       EXPECT_NEAR(l.per_byte, 1.0 / 8, 1e-12) << fabric.link_name(l.link);
     }

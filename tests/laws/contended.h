@@ -100,13 +100,18 @@ inline Ends simulate(const Contended& s, bool message) {
           return own.add(g, own.place_of_hop(from, to), due, g.add_task({}, bytes, flow(from, to)));
         };
         if (s.backend != Backend::Gloo) turn = {};
-        done = collective::add_all_reduce_messages(g, c, s.profile, price, col.size, flow, arrive,
-                                                   {}, turn);
+        done = collective::add_messages(c, {.graph = g,
+                                            .profile = s.profile,
+                                            .price = price,
+                                            .size = col.size,
+                                            .flow = flow,
+                                            .arrive = arrive,
+                                            .turn = turn});
       } else {
         engine::TaskId last = UINT32_MAX;
         for (const auto& phase : price.phases) {
           std::vector<engine::Demand> d;
-          for (const auto& l : c.patterns[collective::kAllReduce].load)
+          for (const auto& l : c.pattern(Operation::AllReduce).load)
             d.push_back({resource(l.link), l.per_byte});
           engine::TaskId t =
               phase.work > 0 ? g.add_task(phase.latency, phase.work,

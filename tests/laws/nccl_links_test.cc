@@ -15,7 +15,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/collective/nccl.h"
+#include "sim/collective/backend/nccl.h"
 #include "sim/io/files.h"
 #include "tests/support/nccl.h"
 #include "tests/support/support.h"

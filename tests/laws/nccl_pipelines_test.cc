@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/collective/backend/nccl.h"
 #include "sim/collective/messages.h"
-#include "sim/collective/nccl.h"
 #include "sim/engine/execute.h"
 #include "sim/nccl/fabric/messages.h"
 #include "tests/support/nccl.h"
@@ -51,7 +51,7 @@ double messages_us(const collective::Communicator& c, const Profile& p, Operatio
   };
   std::vector<engine::TaskId> arrive;
   for (int r = 0; r < c.ranks(); ++r) arrive.push_back(g.add_fixed({}));
-  nccl::add_messages(g, *c.nccl, p, Level::Mid, op, choice, {bytes}, flows, arrive);
+  nccl::add_messages(g, *nccl_group(c), p, Level::Mid, op, choice, {bytes}, flows, arrive);
   engine::Timeline t = engine::execute(g);
   EXPECT_TRUE(t.complete());
   return static_cast<double>(t.makespan.ps) / 1e6;
@@ -97,10 +97,11 @@ TEST(NcclPipelines, ChainsThatMeetAreAsLateAsEachIs) {
   Machine m("dgx1-v100", 4);
   const collective::Communicator c = m.communicator("tree", "simple");
   const std::int64_t bytes = std::int64_t{1} << 20;
-  const auto choice = nccl::choose(c.nccl->system, c.nccl->settings, Operation::AllReduce, bytes);
+  const auto choice =
+      nccl::choose(nccl_group(c)->system, nccl_group(c)->settings, Operation::AllReduce, bytes);
   ASSERT_TRUE(choice);
   const nccl::Price price =
-      nccl::price_of(*c.nccl, m.profile, Level::Mid, Operation::AllReduce, *choice, {bytes});
+      nccl::price_of(*nccl_group(c), m.profile, Level::Mid, Operation::AllReduce, *choice, {bytes});
   const double messages = messages_us(c, m.profile, Operation::AllReduce, *choice, bytes);
   EXPECT_NEAR(static_cast<double>(price.total.ps) / 1e6 / messages, 1, 0.015);
 }
@@ -120,18 +121,18 @@ TEST(NcclPipelines, TakeTheSameMessageByMessage) {
                {std::int64_t{64} << 10, std::int64_t{1} << 20, std::int64_t{4} << 20,
                 std::int64_t{25} << 20, std::int64_t{128} << 20}) {
             if (bytes >> 20 == 128 && c.ranks() > 24) continue;  // time
-            auto choice = nccl::choose(c.nccl->system, c.nccl->settings, op, bytes);
+            auto choice = nccl::choose(nccl_group(c)->system, nccl_group(c)->settings, op, bytes);
             if (!choice || choice->algorithm == nccl::Algorithm::Ring) continue;
-            auto closed =
-                static_cast<double>(
-                    nccl::price_of(*c.nccl, m.profile, Level::Mid, op, *choice, {bytes}).total.ps) /
-                1e6;
+            auto closed = static_cast<double>(nccl::price_of(*nccl_group(c), m.profile, Level::Mid,
+                                                             op, *choice, {bytes})
+                                                  .total.ps) /
+                          1e6;
             double ratio = messages_us(c, m.profile, op, *choice, bytes) / closed;
             std::string what = std::string(place.cluster) + " x" + std::to_string(place.hosts) +
                                " " + name_of(op) + " " + nccl::name_of(choice->algorithm) + "/" +
                                nccl::name_of(choice->protocol) + " " + std::to_string(bytes);
             using enum nccl::Algorithm;
-            bool once = (choice->algorithm == Nvls && c.nccl->nodes.size() == 1) ||
+            bool once = (choice->algorithm == Nvls && nccl_group(c)->nodes.size() == 1) ||
                         choice->algorithm == CollnetDirect || choice->algorithm == Pat;
             bool single =
                 bytes <= choice->chunk * choice->channels && !shares_inside(place.cluster);
@@ -168,7 +169,7 @@ struct Moved {
 Moved moved(const collective::Communicator& c, nccl::Pipeline p, Operation op) {
   Moved out{std::vector<double>(static_cast<std::size_t>(c.ranks()), 0),
             std::vector<double>(static_cast<std::size_t>(c.ranks()), 0)};
-  nccl::Stages stages = nccl::stages_of(*c.nccl, p, op);
+  nccl::Stages stages = nccl::stages_of(*nccl_group(c), p, op);
   for (std::size_t i = 0; i < stages.size(); ++i) {
     nccl::Stage s = stages.at(i);
     if (s.kind != nccl::Stage::Kind::Hop && s.kind != nccl::Stage::Kind::Net) continue;
@@ -195,7 +196,7 @@ TEST(NcclPipelines, MoveWhatTheAlgorithmsNeed) {
       EXPECT_NEAR(t.sent[r], t.received[r], 1e-9) << what;  // each edge both ways
       EXPECT_GE(t.sent[r], 0.5 - 1e-9) << what;
     }
-    if (!c.nccl->pipes[nccl::Pipeline::Pat].steps.empty())
+    if (!nccl_group(c)->pipes[nccl::Pipeline::Pat].steps.empty())
       for (Operation op : {Operation::AllGather, Operation::ReduceScatter}) {
         Moved p = moved(c, nccl::Pipeline::Pat, op);
         for (std::size_t r = 0; r < p.sent.size(); ++r) {
@@ -203,9 +204,9 @@ TEST(NcclPipelines, MoveWhatTheAlgorithmsNeed) {
           EXPECT_NEAR(p.received[r], (n - 1) / n, 1e-9) << what;
         }
       }
-    if (!c.nccl->pipes[nccl::Pipeline::NvlsTree].steps.empty()) {
+    if (!nccl_group(c)->pipes[nccl::Pipeline::NvlsTree].steps.empty()) {
       Moved v = moved(c, nccl::Pipeline::NvlsTree, Operation::AllReduce);
-      auto nodes = static_cast<double>(c.nccl->nodes.size());
+      auto nodes = static_cast<double>(nccl_group(c)->nodes.size());
       EXPECT_NEAR(sum(v.sent), 2 * (nodes - 1), 1e-9) << what;
     }
   }
@@ -219,22 +220,24 @@ TEST(NcclPipelines, TreesGiveEachGroupOfThreadsOneStage) {
     std::string what = std::string(place.cluster) + " x" + std::to_string(place.hosts);
     collective::Communicator c = m.communicator("tree", "simple");
     for (nccl::Pipeline p : {nccl::Pipeline::Tree, nccl::Pipeline::CollnetChain}) {
-      if (c.nccl->pipes[p].steps.empty()) continue;
-      nccl::Stages stages = nccl::stages_of(*c.nccl, p, Operation::AllReduce);
-      EXPECT_EQ(stages.channels.size(), c.nccl->trees.size()) << what;
+      if (nccl_group(c)->pipes[p].steps.empty()) continue;
+      nccl::Stages stages = nccl::stages_of(*nccl_group(c), p, Operation::AllReduce);
+      EXPECT_EQ(stages.channels.size(), nccl_group(c)->trees.size()) << what;
       std::set<std::pair<int, int>> seen;
       for (std::size_t i = 0; i < stages.size(); ++i) {
         nccl::Stage s = stages.at(i);
         if (s.blocks > 0 && !s.same_pass) {
           EXPECT_TRUE(seen.emplace(s.from, s.group).second) << what << ", stage " << i;
         }
-        EXPECT_LT(s.group, nccl::groups_of(*c.nccl, p)) << what;
+        EXPECT_LT(s.group, nccl::groups_of(*nccl_group(c), p)) << what;
         const nccl::Stage& listed = stages.list[i % stages.list.size()];
-        auto node = [&](int rank) { return c.nccl->node_of[static_cast<std::size_t>(rank)]; };
+        auto node = [&](int rank) {
+          return nccl_group(c)->node_of[static_cast<std::size_t>(rank)];
+        };
         EXPECT_EQ(node(s.from), node(listed.from)) << what;
         EXPECT_EQ(node(s.to), node(listed.to)) << what;
         if (s.kind == nccl::Stage::Kind::Net) {
-          EXPECT_EQ(s.nic, c.nccl->trees[i / stages.list.size()].nic) << what;
+          EXPECT_EQ(s.nic, nccl_group(c)->trees[i / stages.list.size()].nic) << what;
         }
       }
     }
@@ -256,10 +259,10 @@ TEST(NcclPipelines, AreMadeWhereNcclMayChooseThem) {
         bool available = false;
         for (Operation op : {Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter})
           for (const nccl::Candidate& a :
-               nccl::candidates(c.nccl->system, nccl::Settings(), op, 1 << 20))
+               nccl::candidates(nccl_group(c)->system, nccl::Settings(), op, 1 << 20))
             available = available || (a.algorithm != Algorithm::Ring &&
                                       nccl::pipeline_of(a.algorithm) == p && a.estimate_us);
-        EXPECT_EQ(c.nccl->pipes[p].stages > 0, available)
+        EXPECT_EQ(nccl_group(c)->pipes[p].stages > 0, available)
             << place.cluster << " x" << place.hosts << ", pipeline " << static_cast<int>(p);
         if (available) made.insert(p);
       }
@@ -275,17 +278,18 @@ TEST(NcclPipelines, ChildrenOfBalancedTreesEnterAtTwoGpus) {
     Machine m(name, 5);
     collective::Communicator c = m.communicator("tree", "simple");
     bool balanced = std::string_view(name) == "dgx-a100";
-    ASSERT_EQ(c.nccl->system.graphs[nccl::GraphId::Tree].pattern,
+    ASSERT_EQ(nccl_group(c)->system.graphs[nccl::GraphId::Tree].pattern,
               balanced ? nccl::Pattern::BalancedTree : nccl::Pattern::PlainTree);
     int firsts = 0;
     int seconds = 0;
-    nccl::Stages stages = nccl::stages_of(*c.nccl, nccl::Pipeline::Tree, Operation::AllReduce);
+    nccl::Stages stages =
+        nccl::stages_of(*nccl_group(c), nccl::Pipeline::Tree, Operation::AllReduce);
     for (std::size_t i = 0; i < stages.size(); ++i) {
       nccl::Stage s = stages.at(i);
       if (s.kind != nccl::Stage::Kind::Net || s.group % 2 != 0) continue;  // the way up
-      const auto& orders = c.nccl->trees[static_cast<std::size_t>(s.group / 4)].order;
+      const auto& orders = nccl_group(c)->trees[static_cast<std::size_t>(s.group / 4)].order;
       auto node = [&](int rank) {
-        return static_cast<std::size_t>(c.nccl->node_of[static_cast<std::size_t>(rank)]);
+        return static_cast<std::size_t>(nccl_group(c)->node_of[static_cast<std::size_t>(rank)]);
       };
       EXPECT_EQ(s.from, orders[node(s.from)][0]);
       // The first tree of five nodes: 0 above 4, 4 above 2, 2 above 1 and 3; the second the same,
@@ -306,12 +310,13 @@ TEST(NcclPipelines, PayLatenciesAndThreads) {
   for (Operation op : kOperations) {
     Machine m("hgx-h100", 1);
     collective::Communicator c = m.communicator("nvls", "simple");
-    auto choice = nccl::choose(c.nccl->system, c.nccl->settings, op, 8);
+    auto choice = nccl::choose(nccl_group(c)->system, nccl_group(c)->settings, op, 8);
     ASSERT_TRUE(choice);
-    EXPECT_NEAR(static_cast<double>(
-                    nccl::price_of(*c.nccl, m.profile, Level::Mid, op, *choice, {8}).total.ps) /
-                    1e6,
-                13.8 + 0.7 * (op == Operation::AllGather ? 1 : 8), 0.1)
+    EXPECT_NEAR(
+        static_cast<double>(
+            nccl::price_of(*nccl_group(c), m.profile, Level::Mid, op, *choice, {8}).total.ps) /
+            1e6,
+        13.8 + 0.7 * (op == Operation::AllGather ? 1 : 8), 0.1)
         << name_of(op) << ": NCCL's 25 us, less the first chunks of eight heads in and out; those "
         << "that go in, of a gather a rank's own";
   }
@@ -319,10 +324,10 @@ TEST(NcclPipelines, PayLatenciesAndThreads) {
     Machine m("hgx-h100", 1);
     auto bus = [&](const char* protocol) {
       collective::Communicator c = m.communicator(algorithm, protocol);
-      nccl::Settings one = c.nccl->settings;
+      nccl::Settings one = nccl_group(c)->settings;
       one.max_channels = 1;
-      auto choice = nccl::choose(c.nccl->system, one, Operation::AllReduce, 1 << 30);
-      return nccl::price_of(*c.nccl, m.profile, Level::Mid, Operation::AllReduce, *choice,
+      auto choice = nccl::choose(nccl_group(c)->system, one, Operation::AllReduce, 1 << 30);
+      return nccl::price_of(*nccl_group(c), m.profile, Level::Mid, Operation::AllReduce, *choice,
                             {1 << 30})
           .bus_bytes_per_s;
     };
@@ -336,14 +341,14 @@ TEST(NcclPipelines, TakeLongerForMoreBytes) {
     Machine m(place.cluster, place.hosts);
     for (const char* algorithm : {"tree", "nvls", "nvlstree", "collnetchain"}) {
       collective::Communicator c = m.communicator(algorithm, "simple,ll128,ll");
-      auto choice = nccl::choose(c.nccl->system, c.nccl->settings, Operation::AllReduce,
-                                 std::int64_t{8} << 20);
+      auto choice = nccl::choose(nccl_group(c)->system, nccl_group(c)->settings,
+                                 Operation::AllReduce, std::int64_t{8} << 20);
       if (!choice) continue;
       Duration before;
       for (std::int64_t bytes = 4096; bytes < std::int64_t{1} << 30; bytes += bytes / 7) {
-        Duration now =
-            nccl::price_of(*c.nccl, m.profile, Level::Mid, Operation::AllReduce, *choice, {bytes})
-                .total;
+        Duration now = nccl::price_of(*nccl_group(c), m.profile, Level::Mid, Operation::AllReduce,
+                                      *choice, {bytes})
+                           .total;
         EXPECT_GE(now, before) << place.cluster << " x" << place.hosts << " " << algorithm << " "
                                << bytes;
         before = now;

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/collective/nccl.h"
+#include "sim/collective/backend/nccl.h"
 #include "sim/play/alone.h"
 #include "tests/support/nccl.h"
 #include "tests/support/support.h"
@@ -55,10 +55,10 @@ TEST(NcclSteps, TakeThePriceOfWhatNcclChooses) {
     for (std::int64_t bytes : {std::int64_t{4}, std::int64_t{64} << 10, std::int64_t{1} << 20,
                                std::int64_t{25} << 20, std::int64_t{512} << 20})
       for (Operation op : {Operation::AllReduce, Operation::Broadcast}) {
-        auto choice = nccl::choose(c.nccl->system, c.nccl->settings, op, bytes);
+        auto choice = nccl::choose(nccl_group(c)->system, nccl_group(c)->settings, op, bytes);
         ASSERT_TRUE(choice);
         Duration wanted =
-            nccl::price_of(*c.nccl, m.profile, Level::Mid, op, *choice, {bytes}).total;
+            nccl::price_of(*nccl_group(c), m.profile, Level::Mid, op, *choice, {bytes}).total;
         collective::Price p = op == Operation::AllReduce
                                   ? collective::all_reduce(c, m.profile, Level::Mid, {bytes})
                                   : collective::broadcast(c, m.profile, Level::Mid, {bytes});

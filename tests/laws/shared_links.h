@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "sim/collective/nccl.h"
+#include "sim/collective/backend/nccl.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {

@@ -55,7 +55,7 @@ using LinkBytes = std::map<topology::LinkId, double>;
 LinkBytes of_steps(const collective::Communicator& c, std::int64_t bytes) {
   LinkBytes out;
   topology::Route route;
-  collective::Schedule s = collective::schedule_of(c, collective::kAllReduce, bytes, 1);
+  collective::Schedule s = collective::schedule_of(c, c.id(Operation::AllReduce), bytes, 1);
   for (std::size_t r = 0; r < s.ranks.size(); ++r)
     for (const auto& lane : s.ranks[r].lanes)
       for (const auto& step : lane)
@@ -68,7 +68,7 @@ LinkBytes of_steps(const collective::Communicator& c, std::int64_t bytes) {
 
 LinkBytes of_phases(const collective::Communicator& c, const collective::Price& price) {
   LinkBytes out;
-  const collective::Pattern& pattern = c.patterns[static_cast<std::size_t>(price.pattern)];
+  const collective::Pattern& pattern = c.pattern(price.pattern);
   for (const auto& phase : price.phases)
     for (const auto& l : phase.round < 0
                              ? pattern.load
@@ -87,7 +87,7 @@ LinkBytes of_messages(const SharedLinks& s, const collective::Communicator& c,
     auto [it, fresh] = flows.try_emplace({from, to, nic}, 0);
     if (!fresh) return it->second;
     topology::Route route;
-    collective::find_hop_route(*c.fabric, c.devices, from, to, nic, route);
+    topology::find_hop_route(*c.fabric, c.devices, from, to, nic, route);
     std::vector<engine::Demand> demands;
     for (auto l : route.links) {
       demands.push_back({g.add_resource({1, 0, 0}), 1});
@@ -105,7 +105,13 @@ LinkBytes of_messages(const SharedLinks& s, const collective::Communicator& c,
   path.plays_before = 0;
   std::vector<engine::TaskId> arrive;
   for (int r = 0; r < c.ranks(); ++r) arrive.push_back(g.add_fixed({}));
-  collective::add_all_reduce_messages(g, c, s.profile, price, {bytes}, flow, arrive, {}, {}, path);
+  collective::add_messages(c, {.graph = g,
+                               .profile = s.profile,
+                               .price = price,
+                               .size = {bytes},
+                               .flow = flow,
+                               .arrive = arrive,
+                               .path = path});
   for (std::size_t t = 0; t < g.size(); ++t) {
     if (g.tasks()[t].flow == engine::kNoFlow) continue;
     const engine::FlowSpec& f = g.flows()[g.tasks()[t].flow];
@@ -133,8 +139,7 @@ TEST(SharedLinks, EveryByteIsOnTheLinksOfItsWay) {
       collective::Communicator c = communicator(s, fabric, part);
       collective::Price price = collective::all_reduce(c, s.profile, Level::Mid, {bytes});
       LinkBytes phases = of_phases(c, price);
-      if (c.nccl && price.pattern >= collective::kNcclPatterns)
-        continue;  // pipelines: nccl_steps_test.cc
+      if (price.pattern != c.id(Operation::AllReduce)) continue;  // pipelines: nccl_steps_test.cc
       LinkBytes messages = of_messages(s, c, price, bytes);
       expect_alike(messages, phases, 1e-4 * static_cast<double>(bytes),
                    s.name + ", phases and messages");  // parts are whole bytes in messages only

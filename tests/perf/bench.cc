@@ -5,7 +5,7 @@
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
-#include "sim/collective/nccl.h"
+#include "sim/collective/backend/nccl.h"
 #include "sim/engine/execute.h"
 #include "sim/nccl/fabric/group.h"
 #include "sim/systems/base/lower.h"
@@ -198,7 +198,7 @@ void nccl_communicator(benchmark::State& state, const char* cluster) {
     collective::Communicator c =
         collective::make_nccl_communicator(a.fabric, devices, {}, a.p.compute.capability);
     stages = 0;
-    for (const nccl::Pipe& p : c.nccl->pipes) stages += static_cast<double>(p.stages);
+    for (const nccl::Pipe& p : nccl_group(c)->pipes) stages += static_cast<double>(p.stages);
   }
   state.counters["stages"] = stages;
   state.counters["peak_MB"] =
@@ -221,11 +221,11 @@ void nccl_tree_price(benchmark::State& state) {
   collective::Communicator c =
       collective::make_nccl_communicator(a.fabric, devices, {}, a.p.compute.capability);
   Bytes size{25 << 20};
-  nccl::Choice choice = nccl::complete(*c.nccl, Operation::AllReduce, nccl::Algorithm::Tree,
+  nccl::Choice choice = nccl::complete(*nccl_group(c), Operation::AllReduce, nccl::Algorithm::Tree,
                                        nccl::Protocol::Simple, size.count);
   for (auto _ : state)
     benchmark::DoNotOptimize(
-        nccl::price_of(*c.nccl, a.p, Level::Mid, Operation::AllReduce, choice, size));
+        nccl::price_of(*nccl_group(c), a.p, Level::Mid, Operation::AllReduce, choice, size));
 }
 BENCHMARK(nccl_tree_price)->Unit(benchmark::kMicrosecond);
 

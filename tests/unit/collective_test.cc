@@ -51,10 +51,11 @@ struct NicUse {
 };
 NicUse nic_use(const Fabric& f, const Communicator& c) {
   NicUse use;
-  for (const auto& ring : c.rings) {
-    for (std::size_t i = 0; i < ring.size(); ++i) {
-      int from = c.devices[static_cast<std::size_t>(ring[i])];
-      int to = c.devices[static_cast<std::size_t>(ring[(i + 1) % ring.size()])];
+  for (const Ring& ring : c.rings) {
+    const std::vector<int>& order = ring.order;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      int from = c.devices[static_cast<std::size_t>(order[i])];
+      int to = c.devices[static_cast<std::size_t>(order[(i + 1) % order.size()])];
       if (f.host_of(from) == f.host_of(to)) continue;
       ++use.sends[{f.host_of(from), f.nic_of(from)}];
       ++use.receives[{f.host_of(to), f.nic_of(to)}];
@@ -80,7 +81,9 @@ TEST(NcclRings, UseEveryNicOnceInEachDirection) {
 
 TEST(NcclRings, VisitEveryRankOnceAndEachHostInOneRun) {
   Fabric f(gpu_hosts(3, 4, 2));
-  for (const auto& ring : make_communicator(f, first_devices(12), Backend::Nccl).rings) {
+  const Communicator c = make_communicator(f, first_devices(12), Backend::Nccl);
+  for (const Ring& of : c.rings) {
+    const std::vector<int>& ring = of.order;
     EXPECT_EQ(std::set<int>(ring.begin(), ring.end()).size(), 12u);
     EXPECT_EQ(ring.size(), 12u);
     int changes = 0;
@@ -93,7 +96,8 @@ TEST(NcclRings, VisitEveryRankOnceAndEachHostInOneRun) {
 TEST(NcclRings, KeepTheRanksOfAHostTogetherWhateverTheRankOrder) {
   Fabric f(gpu_hosts(2, 2, 1));
   Communicator c = make_communicator(f, {0, 2, 1, 3}, Backend::Nccl);  // ranks 0, 2 on host 0
-  EXPECT_EQ(c.rings, (std::vector<std::vector<int>>{{0, 2, 1, 3}}));
+  ASSERT_EQ(c.rings.size(), 1u);
+  EXPECT_EQ(c.rings[0].order, (std::vector<int>{0, 2, 1, 3}));
 }
 
 TEST(NcclRings, AreNoMoreThanTheRanksOfAHost) {
@@ -105,15 +109,16 @@ TEST(NcclRings, AreNoMoreThanTheRanksOfAHost) {
 TEST(GlooRing, SendsToTheRankBelow) {
   Fabric f(test::star(4, kBytePerPs));
   Communicator c = make_communicator(f, first_devices(4), Backend::Gloo);
-  EXPECT_EQ(c.rings, (std::vector<std::vector<int>>{{0, 3, 2, 1}}));
+  ASSERT_EQ(c.rings.size(), 1u);
+  EXPECT_EQ(c.rings[0].order, (std::vector<int>{0, 3, 2, 1}));
   for (const Hop& h : c.ring_hops) EXPECT_EQ(h.to, (h.from + 3) % 4);
 }
 
 TEST(RingLoad, IsOnceAroundOnEveryLinkOfAStar) {
   Fabric f(test::star(5, kBytePerPs));
   Communicator c = make_communicator(f, first_devices(5), Backend::Nccl);
-  ASSERT_EQ(c.patterns[kAllReduce].load.size(), 10u);
-  for (const LinkLoad& l : c.patterns[kAllReduce].load) EXPECT_EQ(l.per_byte, 1);
+  ASSERT_EQ(c.pattern(Operation::AllReduce).load.size(), 10u);
+  for (const LinkLoad& l : c.pattern(Operation::AllReduce).load) EXPECT_EQ(l.per_byte, 1);
   // 2(n-1)/n S over every edge.
   Price p = all_reduce(c, test::ideal_profile({}), Level::Mid, {1'000'000});
   EXPECT_DOUBLE_EQ(p.phases[0].work, 1'600'000);
@@ -122,11 +127,11 @@ TEST(RingLoad, IsOnceAroundOnEveryLinkOfAStar) {
 TEST(RingLoad, IsSplitOverTheNicsOfAHost) {
   Fabric f(gpu_hosts(2, 8, 8));
   Communicator c = make_communicator(f, first_devices(16), Backend::Nccl);
-  for (const LinkLoad& l : c.patterns[kAllReduce].load) {
+  for (const LinkLoad& l : c.pattern(Operation::AllReduce).load) {
     bool nic = f.link_name(l.link).find("nic") != std::string::npos;
     EXPECT_DOUBLE_EQ(l.per_byte, nic ? 1.0 / 8 : 7.0 / 8) << f.link_name(l.link);
   }
-  EXPECT_EQ(c.patterns[kAllReduce].load.size(), 2u * (16 + 16));
+  EXPECT_EQ(c.pattern(Operation::AllReduce).load.size(), 2u * (16 + 16));
 }
 
 TEST(RingLoad, IsCountedOncePerCrossingOfAnUplink) {
@@ -137,7 +142,7 @@ TEST(RingLoad, IsCountedOncePerCrossingOfAnUplink) {
   Fabric f(cluster);
   auto uplink = [&](std::vector<int> order) {
     Communicator c = make_communicator(f, std::move(order), Backend::Nccl);
-    for (const LinkLoad& l : c.patterns[kAllReduce].load)
+    for (const LinkLoad& l : c.pattern(Operation::AllReduce).load)
       if (f.link_name(l.link) == "rack0 uplink up") return l.per_byte;
     return 0.0;
   };
@@ -167,9 +172,10 @@ TEST(Tree, ReachesEveryRankOnceFromRanksThatHaveTheData) {
 TEST(Tree, HasAsManyRoundsAsItsRanksHaveBits) {
   Fabric f(test::star(9, kBytePerPs));
   for (auto [n, rounds] : {std::pair{1, 0}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {8, 3}, {9, 4}})
-    EXPECT_EQ(
-        make_communicator(f, first_devices(n), Backend::Gloo).patterns[kBroadcast].rounds.size(),
-        static_cast<std::size_t>(rounds))
+    EXPECT_EQ(make_communicator(f, first_devices(n), Backend::Gloo)
+                  .pattern(Operation::Broadcast)
+                  .rounds.size(),
+              static_cast<std::size_t>(rounds))
         << n;
 }
 
@@ -330,10 +336,10 @@ TEST(Broadcast, OfNcclFillsTheChainAndStreams) {
 TEST(Broadcast, OfGlooGoesDownTheTree) {
   Fabric f(test::star(8, kBytePerPs));
   Profile p = test::ideal_profile(kMicrosecond);
-  Price price =
-      broadcast(make_communicator(f, first_devices(8), Backend::Gloo), p, Level::Mid, {1'000'000});
+  const Communicator c = make_communicator(f, first_devices(8), Backend::Gloo);
+  Price price = broadcast(c, p, Level::Mid, {1'000'000});
   EXPECT_EQ(price.algorithm, "tree");
-  EXPECT_EQ(price.pattern, kBroadcast);
+  EXPECT_EQ(price.pattern, c.id(Operation::Broadcast));
   // The root sends three at once, its first child two, that one's first child one; the go-ahead and
   // three arrivals.
   EXPECT_NEAR(static_cast<double>(price.alone.ps), 4 * 1'000'000 + 6 * 1'000'000, 1);
@@ -374,9 +380,16 @@ std::int64_t played(int n, std::int64_t bytes, Backend backend, const Profile& p
                            g.add_task({}, work, flow(from, to)));
   };
   if (backend != Backend::Gloo) turn = {};
-  auto done = down_the_tree
-                  ? add_broadcast_messages(g, c, p, price, {bytes}, flow, arrive, {}, root, turn)
-                  : add_all_reduce_messages(g, c, p, price, {bytes}, flow, arrive, {}, turn);
+  auto done =
+      add_messages(c, {.graph = g,
+                       .profile = p,
+                       .price = price,
+                       .operation = down_the_tree ? Operation::Broadcast : Operation::AllReduce,
+                       .size = {bytes},
+                       .root = root,
+                       .flow = flow,
+                       .arrive = arrive,
+                       .turn = turn});
   auto decide = [](void* state, engine::TaskId task, TimePoint,
                    std::vector<engine::TaskId>& release) {
     static_cast<predict::Turns*>(state)->decide(task, release);
@@ -489,9 +502,13 @@ TEST(Messages, ALateReceiverHoldsItsSenderAfterTwoChunks) {
   std::vector<engine::TaskId> arrive;
   for (int r = 0; r < 4; ++r) arrive.push_back(g.add_fixed(r == 1 ? kSecond : Duration{}));
   Bytes size{4'000};
-  add_all_reduce_messages(
-      g, c, p, all_reduce(c, p, Level::Mid, size), size,
-      FlowOfHop{[&](int from, int, int) { return from == 0 ? watched : other; }}, arrive);
+  const FlowOfHop flow{[&](int from, int, int) { return from == 0 ? watched : other; }};
+  add_messages(c, {.graph = g,
+                   .profile = p,
+                   .price = all_reduce(c, p, Level::Mid, size),
+                   .size = size,
+                   .flow = flow,
+                   .arrive = arrive});
   auto t = engine::execute(g);
   ASSERT_TRUE(t.complete());
   int early = 0;

@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/collective/backend/sockets.h"
 #include "sim/collective/communicator.h"
 #include "sim/collective/price.h"
-#include "sim/collective/sockets.h"
 #include "sim/play/alone.h"
 #include "sim/predict/host_memory.h"
 #include "sim/predict/predict.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/collective/nccl.h"
+#include "sim/collective/backend/nccl.h"
 #include "sim/cost/roofline.h"
 #include "sim/predict/predict.h"
 #include "sim/systems/base/lower.h"
@@ -177,9 +177,10 @@ TEST(Qgz, AnAllToAllIsPricedAsItsMessages) {
     for (std::int64_t bytes : {std::int64_t{64}, std::int64_t{1} << 16, std::int64_t{1} << 26}) {
       const collective::Price price =
           collective::price(copy, profile, Level::Mid, Operation::AllToAll, {bytes});
-      const nccl::Price found = nccl::p2p_price(nccl::make_p2p(*comm.nccl, Operation::AllToAll),
-                                                profile, Level::Mid, {bytes})
-                                    .price;
+      const nccl::Price found =
+          nccl::p2p_price(nccl::make_p2p(*nccl_group(comm), Operation::AllToAll), profile,
+                          Level::Mid, {bytes})
+              .price;
       EXPECT_EQ(price.alone, found.total) << bytes;
       ASSERT_EQ(price.phases.size(), 1u);
       const collective::Phase& phase = price.phases.front();
@@ -187,7 +188,7 @@ TEST(Qgz, AnAllToAllIsPricedAsItsMessages) {
                   static_cast<double>(found.total.ps), 2.0)
           << bytes;
       // No link is slower than that.
-      for (const auto& l : copy.patterns[static_cast<std::size_t>(price.pattern)].load)
+      for (const auto& l : copy.pattern(price.pattern).load)
         EXPECT_LE(phase.max_rate * l.per_byte,
                   collective::link_rate(copy, profile, Level::Mid, l.link) * (1 + 1e-9));
     }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "calib/fit/price_interval.h"
-#include "sim/collective/nccl.h"
+#include "sim/collective/backend/nccl.h"
 #include "sim/tune/tune_nccl.h"
 #include "tests/support/support.h"
 
@@ -39,9 +39,9 @@ TEST(NcclChoices, AreAvailableAtEverySizeOrAtNone) {
     a.s.plan.environment["NCCL_ALGO"] = list;
     const auto& c = a.known.get(a.question(), Backend::Nccl);
     for (Operation op : {Operation::AllReduce, Operation::Broadcast, Operation::AllGather}) {
-      const bool any = nccl::choose(*c.nccl, op, 1).has_value();
+      const bool any = nccl::choose(*nccl_group(c), op, 1).has_value();
       for (std::int64_t bytes = 2; bytes < (std::int64_t{1} << 40); bytes *= 2)
-        EXPECT_EQ(nccl::choose(*c.nccl, op, bytes).has_value(), any) << list << " " << bytes;
+        EXPECT_EQ(nccl::choose(*nccl_group(c), op, bytes).has_value(), any) << list << " " << bytes;
     }
   }
 }
@@ -50,22 +50,22 @@ TEST(NcclChoices, AreATunersWhereItsRowsFit) {
   Asked a(four_hosts());
   const auto& c = a.known.get(a.question(), Backend::Nccl);
   const std::int64_t bytes = 25 << 20;
-  const auto own = *nccl::choose(*c.nccl, Operation::AllReduce, bytes);
+  const auto own = *nccl::choose(*nccl_group(c), Operation::AllReduce, bytes);
   nccl::Tuned row;
   row.from = row.to = bytes;
   row.algorithm = nccl::Algorithm::Ring;
   row.protocol = nccl::Protocol::Ll;
   row.channels = 3;
   a.known.tune({row});
-  const auto tuned = *nccl::choose(*c.nccl, Operation::AllReduce, bytes);
+  const auto tuned = *nccl::choose(*nccl_group(c), Operation::AllReduce, bytes);
   EXPECT_EQ(tuned.algorithm, nccl::Algorithm::Ring);
   EXPECT_EQ(tuned.protocol, nccl::Protocol::Ll);
   EXPECT_EQ(tuned.channels, 3);
   // A byte more, another operation, another number of ranks: NCCL's own.
-  EXPECT_NE(nccl::choose(*c.nccl, Operation::AllReduce, bytes + 1)->channels, 3);
+  EXPECT_NE(nccl::choose(*nccl_group(c), Operation::AllReduce, bytes + 1)->channels, 3);
   row.ranks = 8;
   a.known.tune({row});
-  EXPECT_EQ(nccl::choose(*c.nccl, Operation::AllReduce, bytes)->channels, own.channels);
+  EXPECT_EQ(nccl::choose(*nccl_group(c), Operation::AllReduce, bytes)->channels, own.channels);
   // What cannot run is passed over, and more channels than there are is all of them.
   row.ranks = 0;
   row.algorithm = nccl::Algorithm::Pat;
@@ -74,11 +74,11 @@ TEST(NcclChoices, AreATunersWhereItsRowsFit) {
   next.protocol = nccl::Protocol::Simple;
   next.channels = 64;
   a.known.tune({row, next});
-  const auto passed = *nccl::choose(*c.nccl, Operation::AllReduce, bytes);
+  const auto passed = *nccl::choose(*nccl_group(c), Operation::AllReduce, bytes);
   EXPECT_EQ(passed.algorithm, nccl::Algorithm::Tree);
-  EXPECT_EQ(passed.channels, nccl::most_channels(*c.nccl, nccl::Algorithm::Tree));
+  EXPECT_EQ(passed.channels, nccl::most_channels(*nccl_group(c), nccl::Algorithm::Tree));
   a.known.tune({});
-  EXPECT_EQ(nccl::choose(*c.nccl, Operation::AllReduce, bytes)->algorithm, own.algorithm);
+  EXPECT_EQ(nccl::choose(*nccl_group(c), Operation::AllReduce, bytes)->algorithm, own.algorithm);
 }
 
 // The step with what was found is what was said, and never longer than with NCCL's own choices.

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
-#include "sim/collective/nccl.h"
+#include "sim/collective/backend/nccl.h"
 #include "sim/nccl/search.h"
 #include "tests/support/nccl.h"
 #include "tests/support/support.h"

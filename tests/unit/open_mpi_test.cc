@@ -39,8 +39,7 @@ MpiTimes mpi_times(int n, std::int64_t bytes, const OpenMpi& mpi,
   const topology::Fabric fabric(cluster);
   std::vector<int> devices;
   for (int d = 0; d < n; ++d) devices.push_back(d);
-  collective::Communicator c = collective::make_communicator(fabric, devices, Backend::Mpi);
-  c.mpi = mpi;
+  const collective::Communicator c = collective::make_mpi(fabric, devices, mpi);
   const auto alone = [&](predict::Fidelity f) {
     return static_cast<double>(predict::all_reduce_alone(c, p, {bytes}, f, level, 0).ps);
   };
@@ -183,10 +182,11 @@ TEST(OpenMpiChoice, SendsTheMessagesThatOpenMpiSent) {
     const topology::Fabric fabric(star(n, Bandwidth{1'000'000'000}));
     std::vector<int> devices;
     for (int d = 0; d < n; ++d) devices.push_back(d);
-    collective::Communicator c = collective::make_communicator(fabric, devices, Backend::Mpi);
-    const int pattern =
-        broadcast ? collective::mpi_broadcast_pattern(collective::fixed_broadcast(n, bytes))
-                  : collective::mpi_pattern(collective::all_reduce_that_runs(mpi, n, bytes, 4));
+    const collective::Communicator c = collective::make_mpi(fabric, devices, mpi);
+    const auto& made = std::get<collective::Mpi>(c.library);
+    const collective::PatternId pattern =
+        broadcast ? made.broadcast_pattern(collective::fixed_broadcast(n, bytes))
+                  : made.pattern(collective::all_reduce_that_runs(mpi, n, bytes, 4));
     const collective::Schedule s = collective::schedule_of(c, pattern, bytes / 4, 4);
     Sent ours;
     for (int r = 0; r < n; ++r)

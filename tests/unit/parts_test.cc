@@ -41,9 +41,12 @@ class PartsTest : public testing::Test {
     fabric_.emplace(star(n, Bandwidth{1'000'000'000}));
     std::vector<int> devices;
     for (int d = 0; d < n; ++d) devices.push_back(d);
-    Communicator c = collective::make_communicator(*fabric_, devices, backend, algorithm);
+    collective::OpenMpi mpi;
+    mpi.all_reduce = mpi_;
+    Communicator c = backend == Backend::Mpi
+                         ? collective::make_mpi(*fabric_, devices, mpi)
+                         : collective::make_communicator(*fabric_, devices, backend, algorithm);
     if (op == Operation::SendRecv) collective::add_send_recv(c);
-    if (backend == Backend::Mpi) c.mpi.all_reduce = mpi_;
     const Profile p = with_parts();
     const Bytes size{static_cast<std::int64_t>(kS)};
     const collective::PriceOf of = [&](const Communicator& on, const Profile& with) {

@@ -87,10 +87,14 @@ std::int64_t played_alone(int n, Operation operation, int root = 0) {
   }};
   const std::vector<engine::TaskId> arrive(static_cast<std::size_t>(n), g.add_fixed({}));
   const auto price = collective::price(c, p, Level::Mid, operation, size);
-  auto done =
-      operation == Operation::Broadcast
-          ? collective::add_broadcast_messages(g, c, p, price, size, flow, arrive, {}, root)
-          : collective::add_schedule_messages(g, c, p, price, size, flow, arrive, {}, {}, {}, root);
+  auto done = collective::add_messages(c, {.graph = g,
+                                           .profile = p,
+                                           .price = price,
+                                           .operation = operation,
+                                           .size = size,
+                                           .root = root,
+                                           .flow = flow,
+                                           .arrive = arrive});
   engine::Timeline t = engine::execute(g);
   EXPECT_TRUE(t.complete());
   std::int64_t last = 0;
@@ -347,9 +351,15 @@ TEST(TcpBroadcast, DoesNotWaitForItsReceivers) {
       arrive.push_back(g.add_fixed(r == 3 ? kMillisecond * 100 : kMillisecond));
     engine::Demand d{g.add_resource({0.001, 0, 0}), 1};
     engine::FlowId wire = g.add_flow(std::span(&d, 1));
-    auto done = collective::add_broadcast_messages(
-        g, comm, a.p, collective::broadcast(comm, a.p, Level::Mid, {4'000}), {4'000},
-        collective::FlowOfHop{[&](int, int, int) { return wire; }}, arrive);
+    const collective::FlowOfHop flow{[&](int, int, int) { return wire; }};
+    auto done = collective::add_messages(
+        comm, {.graph = g,
+               .profile = a.p,
+               .price = collective::broadcast(comm, a.p, Level::Mid, {4'000}),
+               .operation = Operation::Broadcast,
+               .size = {4'000},
+               .flow = flow,
+               .arrive = arrive});
     engine::Timeline t = engine::execute(g);
     EXPECT_EQ(t.end[done[3]], TimePoint{} + kMillisecond * 100);
     EXPECT_LT(t.end[done[1]], TimePoint{} + kMillisecond * 2);

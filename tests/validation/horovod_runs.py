@@ -12,7 +12,7 @@ three times, and what is judged is
     to be 5 % or more; and the median error of the ratio;
   - how many reductions a step has: the median, within 25 % or 2, in four of five cases;
   - how often exchanges take turns that need not: the share that the model assumes
-    (sim/collective/turns.h) is within 0.15 of what the reductions took;
+    (sim/collective/backend/turns.h) is within 0.15 of what the reductions took;
   - a hook's time (kHook of sim/systems/horovod/horovod.cc), within a quarter of the median of what
     one rank took for four workloads (calib/horovod-runs/hook).
 All of it is of one machine, one build of Horovod and one of Open MPI.

@@ -36,11 +36,13 @@ void add_executed(const Terminal& t, const std::string& folder,
     Loaded l = load(t, q);
     Backend backend = backend_of(l.scenario.plan, l.cluster.device);
     Algorithm algorithm = all_reduce_algorithm(l.scenario.plan, backend);
-    collective::Communicator comm =
-        collective::make_communicator(*l.fabric, devices_of(l.scenario), backend, algorithm);
+    collective::OpenMpi mpi;
     if (backend == Backend::Mpi)
-      comm.mpi =
-          collective::parse_open_mpi(l.scenario.plan.open_mpi, l.scenario.plan.environment).mpi;
+      mpi = collective::parse_open_mpi(l.scenario.plan.open_mpi, l.scenario.plan.environment).mpi;
+    const collective::Communicator comm =
+        backend == Backend::Mpi
+            ? collective::make_mpi(*l.fabric, devices_of(l.scenario), mpi)
+            : collective::make_communicator(*l.fabric, devices_of(l.scenario), backend, algorithm);
     for (const Sample& s : run.samples) {
       auto bytes = s.parameters.find("bytes");
       if (s.op != "all_reduce" || bytes == s.parameters.end() || s.durations.empty()) continue;
@@ -56,7 +58,7 @@ void add_executed(const Terminal& t, const std::string& folder,
       } else if (backend == Backend::Mpi) {
         row.played_by = validation::PlayedBy::OpenMpi;
         row.where += ", Open MPI";
-        row.algorithm = name_of(collective::all_reduce_that_runs(comm.mpi, comm.ranks(), row.bytes,
+        row.algorithm = name_of(collective::all_reduce_that_runs(mpi, comm.ranks(), row.bytes,
                                                                  element_size(DType::Float32)));
         row.in_sample = run.split != "held_out";
       }

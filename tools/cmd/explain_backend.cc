@@ -274,32 +274,34 @@ const collective::MpiRow& row_of(const collective::MpiTable& t, std::int64_t byt
 
 void add_mpi_all_reduces(BackendAnswer& a, const Communicator& c) {
   constexpr int kElement = 4;
+  const auto& mpi = std::get<collective::Mpi>(c.library);
+  const collective::OpenMpi& settings = mpi.settings;
   const MpiAllReduce runs =
-      collective::all_reduce_that_runs(c.mpi, a.ranks, a.bytes.count, kElement);
+      collective::all_reduce_that_runs(settings, a.ranks, a.bytes.count, kElement);
   for (int id = 1; id <= collective::kMpiAllReduces; ++id) {
     const auto each = static_cast<MpiAllReduce>(id);
-    collective::OpenMpi forced = c.mpi;
+    collective::OpenMpi forced = settings;
     forced.all_reduce = id;
     const bool can =
         collective::all_reduce_that_runs(forced, a.ranks, a.bytes.count, kElement) == each;
     if (!can && each != runs) continue;
     const collective::PriceOf of = [&](const Communicator& on, const Profile& with) {
-      return collective::schedule_price(on, with, Level::Mid, collective::mpi_pattern(each),
-                                        a.bytes);
+      return collective::schedule_price(
+          on, mpi.pattern(each), {.profile = with, .operation = a.operation, .size = a.bytes});
     };
     a.ways.push_back(way_of(c, a.hardware.profile, a.bytes, name_of(each), of));
     a.ways.back().chosen = each == runs;
   }
   add_rested(a, c);
   std::string named;
-  if (c.mpi.all_reduce != 0) {
+  if (settings.all_reduce != 0) {
     a.chooser = "environment";
-    named = name_of(static_cast<MpiAllReduce>(c.mpi.all_reduce));
-    a.why = fmt::format("OMPI_MCA_coll_tuned_allreduce_algorithm={} names {}.", c.mpi.all_reduce,
+    named = name_of(static_cast<MpiAllReduce>(settings.all_reduce));
+    a.why = fmt::format("OMPI_MCA_coll_tuned_allreduce_algorithm={} names {}.", settings.all_reduce,
                         named);
   } else {
     a.chooser = "open_mpi";
-    a.table = collective::all_reduce_table(c.mpi.version, a.ranks);
+    a.table = collective::all_reduce_table(settings.version, a.ranks);
     const collective::MpiRow& row = row_of(*a.table, a.bytes.count);
     named = row.name;
     a.why = rule_text(*a.table, row, "MPI_Allreduce") + ".";
@@ -314,12 +316,14 @@ void add_mpi_broadcasts(BackendAnswer& a, const Communicator& c, const std::stri
     throw InputError{"--algorithm " + asked,
                      "Open MPI's broadcast goes by its fixed rules here; --algorithm is of "
                      "all_reduce"};
+  const auto& mpi = std::get<collective::Mpi>(c.library);
   const Algorithm runs = collective::fixed_broadcast(a.ranks, a.bytes.count);
   for (Algorithm each : collective::kMpiBroadcasts) {
     if (!collective::performs(each, Operation::Broadcast, a.ranks)) continue;
     const collective::PriceOf of = [&](const Communicator& on, const Profile& with) {
-      return collective::schedule_price(on, with, Level::Mid,
-                                        collective::mpi_broadcast_pattern(each), a.bytes);
+      return collective::schedule_price(
+          on, mpi.broadcast_pattern(each),
+          {.profile = with, .operation = a.operation, .size = a.bytes});
     };
     a.ways.push_back(way_of(c, a.hardware.profile, a.bytes, name_of(each), of));
     a.ways.back().chosen = each == runs;
@@ -330,14 +334,15 @@ void add_mpi_broadcasts(BackendAnswer& a, const Communicator& c, const std::stri
   a.why = rule_text(*a.table, row, "MPI_Bcast") + ".";
   if (row.name != std::string(name_of(runs)))
     a.why += fmt::format(" It is priced as {}.", name_of(runs));
-  if (c.mpi.version == collective::OpenMpiVersion::V4_0)
+  if (mpi.settings.version == collective::OpenMpiVersion::V4_0)
     a.notes.emplace_back("The rules of 4.0's broadcast are not read: they are taken as 4.1's.");
 }
 
 void ask_mpi(BackendAnswer& a, const Place& at, Plan& plan, const std::string& asked) {
-  Communicator c = collective::make_communicator(at.fabric, at.devices, Backend::Mpi);
-  c.mpi = collective::parse_open_mpi(plan.open_mpi, plan.environment).mpi;
-  a.library = std::string("Open MPI ") + collective::name_of(c.mpi.version);
+  const collective::OpenMpi settings =
+      collective::parse_open_mpi(plan.open_mpi, plan.environment).mpi;
+  Communicator c = collective::make_mpi(at.fabric, at.devices, settings);
+  a.library = std::string("Open MPI ") + collective::name_of(settings.version);
   if (a.operation == Operation::AllReduce)
     add_mpi_all_reduces(a, c);
   else if (a.operation == Operation::Broadcast)
@@ -346,11 +351,11 @@ void ask_mpi(BackendAnswer& a, const Place& at, Plan& plan, const std::string& a
     add_only_way(a, std::move(c), asked);
   if (a.chooser.empty()) a.chooser = "open_mpi";
   for (const Way& w : a.ways)
-    if (w.chosen && w.work.message > c.mpi.eager)
+    if (w.chosen && w.work.message > settings.eager)
       a.notes.push_back(fmt::format(
           "Its messages of up to {} are above the eager limit ({}): each waits for its receiver "
           "(rendezvous).",
-          to_string(Bytes{w.work.message}), to_string(Bytes{c.mpi.eager})));
+          to_string(Bytes{w.work.message}), to_string(Bytes{settings.eager})));
 }
 
 // --algorithm of Open MPI's all-reduce is the variable that says it.

@@ -168,8 +168,8 @@ void export_under_overlap(Terminal& t, const TunerFlags& f) {
   const collective::Communicator& job = known.get(l.question(), step.program);
   std::vector<report::TunerPoint> points;
   for (std::size_t k = 0; k <= job.groups.size(); ++k)
-    if (const auto& c = collective::of_group(job, static_cast<int>(k)); c.nccl && c.ranks() > 1)
-      add_priced_points(points, *c.nccl, l.profile);
+    if (const nccl::Group* group = nccl_group(collective::of_group(job, static_cast<int>(k))))
+      add_priced_points(points, *group, l.profile);
   for (const predict::TunedSize& s : found.sizes)
     points.push_back({nccl::nccl_word(s.op), s.bytes, kPluginWords[s.overlap.algorithm],
                       nccl::name_of(s.overlap.protocol), s.overlap.channels, s.nodes, s.ranks, 0});

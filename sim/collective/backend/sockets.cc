@@ -1,7 +1,7 @@
 // T of a ring is Gloo's (ring.cc), where a byte takes the slower of
 //   1 / socket_rate     the rank's thread
 //   load / rate         the busiest link of the network, of the hops between hosts
-#include "sim/collective/sockets.h"
+#include "sim/collective/backend/sockets.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "sim/collective/turns.h"
+#include "sim/collective/backend/turns.h"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "sim/collective/open_mpi.h"
+#include "sim/collective/backend/open_mpi.h"
 
 #include <array>
 #include <charconv>

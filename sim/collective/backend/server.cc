@@ -1,5 +1,5 @@
 // push, pull: latency + S * max over links of (ranks whose way it is on / rate)
-#include "sim/collective/servers.h"
+#include "sim/collective/backend/server.h"
 
 #include <algorithm>
 
@@ -31,8 +31,7 @@ Communicator make_server_communicator(const topology::Fabric& fabric, std::vecto
   Communicator c;
   c.fabric = &fabric;
   c.devices = std::move(devices);
-  c.backend = Backend::Tcp;
-  c.server = server;
+  Server own{.device = server, .push = {}, .pull = {}};
   topology::LinkLoads loads(fabric);
   topology::Route route;
   std::vector<bool> used(fabric.transports().size());
@@ -47,8 +46,9 @@ Communicator make_server_communicator(const topology::Fabric& fabric, std::vecto
     }
     pattern.load = loads.take();
     pattern.moved = static_cast<double>(c.devices.size());
-    c.patterns.push_back(std::move(pattern));
+    (push ? own.push : own.pull) = c.add(std::move(pattern));
   }
+  c.library = own;
   for (std::size_t t = 0; t < used.size(); ++t)
     if (used[t]) c.transports.push_back(static_cast<std::uint8_t>(t));
   return c;
@@ -56,27 +56,40 @@ Communicator make_server_communicator(const topology::Fabric& fabric, std::vecto
 
 Duration server_latency(const Communicator& c, const Profile& p, int device, bool push) {
   topology::Route route;
-  find_server_route(*c.fabric, device, c.server, push, route);
+  find_server_route(*c.fabric, device, server_of(c), push, route);
   if (route.links.empty()) return {};
   const TransportSection& t = p.transports.at(c.fabric->transports()[route.transport]);
   return t.launch + t.latency + route.latency;
 }
 
-Price server_price(const Communicator& c, const Profile& p, Level level, Operation operation,
-                   Bytes size) {
-  const bool push = operation == Operation::Push;
+int server_of(const Communicator& c) {
+  const auto* own = std::get_if<Server>(&c.library);
+  return own ? own->device : -1;
+}
+
+PatternId Server::pattern(Operation o) const {
+  if (o == Operation::Push) return push;
+  return o == Operation::Pull ? pull : PatternId{};
+}
+
+bool Server::performs(Operation o) const {
+  return static_cast<bool>(pattern(o));
+}
+
+Price Server::price(const Communicator& c, const Asked& asked) const {
+  const bool pushes = asked.operation == Operation::Push;
   Price out;
-  out.pattern = push ? kPush : kPull;
-  out.algorithm = push ? "to a server" : "from a server";
+  out.pattern = pattern(asked.operation);
+  out.algorithm = pushes ? "to a server" : "from a server";
   Phase phase;
-  for (int device : c.devices)
-    phase.latency = std::max(phase.latency, server_latency(c, p, device, push));
-  const auto& load = c.patterns[static_cast<std::size_t>(out.pattern)].load;
-  phase.work = load.empty() ? 0 : static_cast<double>(size.count);
+  for (int each : c.devices)
+    phase.latency = std::max(phase.latency, server_latency(c, asked.profile, each, pushes));
+  const auto& load = c.pattern(out.pattern).load;
+  phase.work = load.empty() ? 0 : static_cast<double>(asked.size.count);
   out.phases.push_back(phase);
-  out.chunk = size.count;
+  out.chunk = asked.size.count;
   out.hop_latency = phase.latency;
-  out.alone = alone(out, load.empty() ? 0 : bottleneck(c, p, level, load));
+  out.alone = alone(out, load.empty() ? 0 : bottleneck(c, asked.profile, asked.level, load));
   return out;
 }
 

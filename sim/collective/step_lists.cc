@@ -1,6 +1,5 @@
 // Step lists on backends tcp, gloo and mpi, S bytes.
-//   ring (tcp)     2(n-1) steps of S/n, of one pass n-1: 4.6
-//   any other      T = Σ over rounds of times * (a + r + S * max load/rate)     a: the slowest
+//   by rounds      T = Σ over rounds of times * (a + r + S * max load/rate)     a: the slowest
 //                  hop's latency (gloo: twice, for the go-ahead);
 //                                                                             r: the busiest rank's
 //                                                                               sum
@@ -33,7 +32,7 @@ double round_time(const Communicator& c, const Profile& p, Level level, DType ty
                   double factor = 1) {
   Duration gap;
   for (const Hop& h : round.hops) gap = std::max(gap, step_latency(c, p, h, round.messages));
-  if (c.backend == Backend::Gloo) gap = gap * 2;
+  if (step_list_ways(c).go_ahead) gap = gap * 2;
   gap += rendezvous(c, p, round.hops, round.message * bytes);
   if (round.summed > 0)
     gap += sum_time(c, p, type, round.summed * bytes, round.summed_by_all * bytes);
@@ -44,21 +43,24 @@ double round_time(const Communicator& c, const Profile& p, Level level, DType ty
 }  // namespace
 
 Turns turns_at(const Communicator& c, Level level) {
+  const OpenMpi* mpi = step_list_ways(c).mpi;
   if (level == Level::Low) return Turns::Always;
-  if (c.mpi.polls) return level == Level::High ? Turns::ByPartner : Turns::Polled;
+  if (mpi && mpi->polls) return level == Level::High ? Turns::ByPartner : Turns::Polled;
   return level == Level::High ? Turns::Never : Turns::ByPartner;
 }
 
 double in_turns(const Communicator& c, std::uint8_t transport, double message) {
-  const bool tcp = c.fabric->transports()[transport] == "tcp";
-  const auto eager = static_cast<double>(c.mpi.eager);
-  return c.backend == Backend::Mpi && tcp && message > eager ? 2 - eager / message : 1;
+  const OpenMpi* mpi = step_list_ways(c).mpi;
+  if (!mpi || c.fabric->transports()[transport] != "tcp") return 1;
+  const auto eager = static_cast<double>(mpi->eager);
+  return message > eager ? 2 - eager / message : 1;
 }
 
 Duration rendezvous(const Communicator& c, const Profile& p, const std::vector<Hop>& hops,
                     double message) {
+  const OpenMpi* mpi = step_list_ways(c).mpi;
   Duration most;
-  if (c.backend != Backend::Mpi || message <= static_cast<double>(c.mpi.eager)) return most;
+  if (!mpi || message <= static_cast<double>(mpi->eager)) return most;
   for (const Hop& h : hops) most = std::max(most, section(c, p, h).rendezvous);
   return most;
 }
@@ -69,12 +71,13 @@ std::int64_t pieces_of(const Pattern& pattern, std::int64_t bytes) {
   return (lane + kPieceBytes - 1) / kPieceBytes;
 }
 
-Price schedule_price(const Communicator& c, const Profile& p, Level level, int index, Bytes size,
-                     DType type) {
+Price schedule_price(const Communicator& c, PatternId id, const Asked& asked) {
+  const auto& [p, level, operation, size, type] = asked;
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
-  const Pattern& pattern = c.patterns[static_cast<std::size_t>(index)];
+  const StepListWays ways = step_list_ways(c);
+  const Pattern& pattern = c.pattern(id);
   Price price;
-  price.pattern = index;
+  price.pattern = id;
   price.algorithm = name_of(pattern.algorithm);
   price.pieces = pieces_of(pattern, size.count);
   price.turns = turns_at(c, level);
@@ -83,8 +86,7 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
   double time = 0;
   double rounds = 0;
   double largest = 0;
-  bool own_launch = c.backend == Backend::Gloo || c.backend == Backend::Mpi;
-  Duration launch = own_launch ? launch_time(c, p) : Duration{};
+  Duration launch = ways.launch_inside ? launch_time(c, p) : Duration{};
   for (std::size_t k = 0; k < pattern.rounds.size(); ++k) {
     const Pattern::Round& r = pattern.rounds[k];
     const double factor = exchange_factor(c, price.turns, r, bytes);
@@ -114,50 +116,38 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
     price.phases.push_back(phase);
   }
   // Collectives of Gloo in flight share a connection, message by message.
-  if (c.backend == Backend::Gloo)
+  if (ways.go_ahead)
     for (Phase& phase : price.phases) phase.weight = std::min(1.0, largest * bytes / kMiB);
   price.alone =
       alone(price, pattern.by_round ? 0 : bottleneck(c, p, level, pattern.load, pattern.io));
   return price;
 }
 
-Price mpi_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
-  if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
-  const MpiAllReduce runs = all_reduce_that_runs(c.mpi, c.ranks(), size.count, element_size(type));
-  Price price = schedule_price(c, p, level, mpi_pattern(runs), size, type);
-  price.algorithm = name_of(runs);
-  return price;
-}
-
-Price mpi_broadcast(const Communicator& c, const Profile& p, Level level, Bytes size) {
-  return schedule_price(c, p, level, mpi_broadcast_pattern(fixed_broadcast(c.ranks(), size.count)),
-                        size);
-}
-
-Price tcp_ring(const Communicator& c, const Profile& p, Level level, int pattern, Bytes size,
-               DType type) {
-  if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
-  const double n = c.ranks();
-  const int passes = pattern == kAllReduce ? 2 : 1;
-  const std::int64_t steps = passes * (c.ranks() - 1);
-  const std::int64_t sums = pattern == kAllGather ? 0 : c.ranks() - 1;
-  const std::vector<LinkLoad>& load = c.patterns[static_cast<std::size_t>(pattern)].load;
+Price tree_price(const Communicator& c, const Asked& asked) {
+  const auto& [p, level, operation, size, type] = asked;
+  const StepListWays ways = step_list_ways(c);
+  const Pattern& tree = c.pattern(Operation::Broadcast);
+  const auto s = static_cast<double>(size.count);
   Price price;
-  price.pattern = pattern;
-  price.algorithm = "ring";
-  const double chunk = static_cast<double>(size.count) / n;
-  price.chunk = static_cast<std::int64_t>(chunk) + 1;
-  if (sums > 0) price_sum(c, p, type, chunk, price);
-  Phase phase;  // its launch passes before it is queued: see queued_launch
-  phase.work = static_cast<double>(size.count) * (passes * (n - 1) / n) *
-               correction(slowest_knots(c, p), chunk);
-  Duration gaps = path_latency(c, p, passes);
-  price.hop_latency = {(gaps.ps + steps / 2) / steps};
-  gaps += price.reduce * sums;
-  phase.max_rate =
-      rate_with_latency(c, p, level, load, phase.work, static_cast<double>(steps), gaps);
+  Phase phase;
+  price.pattern = c.id(Operation::Broadcast);
+  price.algorithm = "tree";
+  price.chunk = size.count;
+  if (ways.launch_inside) phase.latency = launch_time(c, p);
+  phase.work = s * static_cast<double>(tree.rounds.size());
+  // The rounds follow one another, each as slow as its slowest link: together they limit the rate;
+  // the mean load is what others see.
+  double time = 0;
+  for (const auto& round : tree.rounds) {
+    Duration latency;
+    for (const Hop& h : round.hops) latency = std::max(latency, step_latency(c, p, h));
+    // The go-ahead of the root's receivers; those of others came while they waited.
+    if (ways.go_ahead && time == 0) phase.latency += latency;
+    time += step_time(c, p, level, round.load, s, static_cast<double>(latency.ps), round.io);
+  }
+  phase.max_rate = phase.work / time;
   price.phases.push_back(phase);
-  price.alone = alone(price, bottleneck(c, p, level, load));
+  price.alone = alone(price, bottleneck(c, p, level, tree.load, tree.io));
   return price;
 }
 
