@@ -10,6 +10,7 @@
 
 #include "sim/io/nccl_topo_rates.h"
 #include "sim/io/nccl_xml.h"
+#include "sim/io/reference_gpu.h"
 #include "sim/io/xml_reader.h"
 
 namespace ddpsim::io {
@@ -320,14 +321,15 @@ std::string profile_of(const XmlFile& xml, const std::vector<Gpu>& gpus,
                        const NcclTopoSetting& setting) {
   if (!setting.profile.empty()) return setting.profile;
   int sm = gpus.front().sm ? gpus.front().sm : kSmOtherwise;
-  if (sm == 70) return "v100-sxm2.datasheet";
-  if (sm == 80) return "a100-sxm4-80gb.datasheet";
-  if (sm == 90) return "h100-sxm.datasheet";
+  const Json table = parse_json(kGpus, "calib/gpus.json");
+  for (const Reader& gpu : Reader(table, "calib/gpus.json").at("gpus").items())
+    if (gpu.has("compute_capability") && gpu.at("compute_capability").integer() == sm)
+      return gpu.at("profile").text();
   xml.fail(
       gpus.front().xml,
-      fmt::format(
-          "sm=\"{}\": no profile is shipped for it; name one with --profile (ddpsim list profiles)",
-          sm));
+      fmt::format("sm=\"{}\": no shipped profile stands for it; name one with --profile (ddpsim "
+                  "list profiles)",
+                  sm));
 }
 
 bool is_rdma(const std::string& net) {

@@ -242,7 +242,10 @@ Profile read_profile(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.profile/1");
   r.only({"schema", "name", "hardware", "kind", "compute", "memory", "host", "kernels",
-          "transports", "interference", "stragglers", "reduction", "fit", "power", "unknown"});
+          "transports", "interference", "stragglers", "reduction", "fit", "power", "unknown",
+          "extends"});
+  if (j.contains("extends"))
+    r.fail_at("/extends", "only a profile's file extends another; name a --profile instead");
   Profile p;
   p.name = r.at("name").text();
   p.hardware = r.at("hardware").text();

@@ -7,6 +7,7 @@ namespace {
 
 Profile read_reference() {
   Profile p = read_profile(parse_json(kReferenceMeasured, kReferenceName), kReferenceName);
+  // The file of the GPU alone, without what it extends: these are its own facts.
   Json document = parse_json(kReferenceDatasheet, "its datasheet");
   Reader sheet(document, "its datasheet");
   Reader compute = sheet.at("compute");

@@ -1,5 +1,5 @@
 // The GPU whose kernels were measured, for profiles whose `kernels` are carried over from it: the
-// binary brings its two profiles along, whole, as JSON.
+// binary brings the files of its two profiles along, and the table of GPUs' names.
 #pragma once
 
 #include "sim/model/profile.h"
@@ -9,6 +9,7 @@ namespace ddpsim::io {
 extern const char* const kReferenceName;  // "h100-sxm-measured"
 extern const char* const kReferenceMeasured;
 extern const char* const kReferenceDatasheet;
+extern const char* const kGpus;  // ddpsim.gpus/1
 
 // Kernels, calls of the host and SMs as they were measured; peaks, bandwidth and clock of its
 // datasheet. Read once.

@@ -21,6 +21,8 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/python"))
+from ddpsim_profiles import read_profile  # noqa: E402
 H100 = "calib/gpu-runs/h100-sxm/workloads/resnet50-b64-tf32.json.gz"
 MLP = ["--workload", "mlp784-50-10-cpu", "--cluster", "testbed-star"]
 HGX = ["--workload", "resnet50", "--cluster", "hgx-h100"]
@@ -212,6 +214,13 @@ class Runs(Case):
             self.assertRegex(origin["revision"], "^[0-9a-f]{12}(-dirty)?$")
 
 
+class Profiles(Case):
+    def test_are_read_alike_by_ddpsim_and_in_python(self):
+        for path in (ROOT / "calib/profiles").glob("*.json"):
+            said = json.loads(self.answer("show", "profile", path.stem))
+            self.assertEqual(said, read_profile(path), path.name)
+
+
 class KnownErrors(Case):
     """The shipped numbers are those of the report that they name."""
 
@@ -223,7 +232,7 @@ class KnownErrors(Case):
         )
         for machine in ["h100-sxm", "h200-sxm"]:
             errors = [int(e) for m, e in rows if m == machine]
-            profile = json.loads((ROOT / f"calib/profiles/{machine}.datasheet.json").read_text())
+            profile = read_profile(ROOT / f"calib/profiles/{machine}.datasheet.json")
             known = profile["compute"]["described_error"]
             self.assertEqual(known["captures"], len(errors))
             self.assertAlmostEqual(known["median"], statistics.median(errors) / 100, delta=0.0051)

@@ -94,7 +94,8 @@ std::vector<Subject> subjects() {
   auto folder = [&](const std::string& name, const std::function<void(const Json&)>& read) {
     std::vector<std::string> paths;
     for (const auto& entry : fs::directory_iterator(source_path(name)))
-      if (entry.path().extension() == ".json" && entry.file_size() < 6000)
+      if (entry.path().extension() == ".json" && entry.file_size() < 6000 &&
+          !has(io::read_file(entry.path().string()), "\"extends\""))  // which is not whole
         paths.push_back(name + "/" + entry.path().filename().string());
     std::sort(paths.begin(), paths.end());
     for (const std::string& p : paths) add(p, read);

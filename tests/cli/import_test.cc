@@ -347,6 +347,20 @@ TEST(Import, ATopologySaysItsCpusAndItsNetworksLatency) {
   EXPECT_EQ(facts_of(xml, "AuthenticAMD", "GenuineIntel"), "{\"cpu\":\"mixed\"}");
 }
 
+TEST(Import, ATopologysGpusAreOfTheProfileThatStandsForTheirCapability) {
+  const std::string xml = io::read_file(fixture("nvlink_bridge_topo.xml"));
+  for (auto [sm, profile] :
+       {std::pair{"70", "v100-sxm2.datasheet"}, std::pair{"80", "a100-sxm4-80gb.datasheet"},
+        std::pair{"90", "h100-sxm.datasheet"}, std::pair{"100", "b200.datasheet"}}) {
+    std::string text = xml;
+    for (std::size_t at; (at = text.find("sm=\"70\"")) != std::string::npos;)
+      text.replace(at, 7, std::string("sm= \"") + sm + "\"");
+    io::NcclTopoSetting setting;
+    setting.file = "topo.xml";
+    EXPECT_EQ(io::read_nccl_topo(text, setting).cluster["device"]["profile"], profile);
+  }
+}
+
 TEST(Import, AGraphComesBack) {
   Outcome o = ddpsim({"import", "nccl-graph", fixture("graph_2hosts.xml")});
   ASSERT_EQ(o.code, 0) << o.err;

@@ -22,6 +22,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/python"))
+from ddpsim_profiles import gpus, read_profile  # noqa: E402
+
 ANSWERS = pathlib.Path(__file__).parent.parent / "data" / "nccl" / "choices.json"
 CALIB = pathlib.Path(__file__).parent.parent.parent / "calib" / "profiles"
 COMMUNICATORS = 400
@@ -35,8 +38,8 @@ POINTS_EACH = 4
 
 # A host. `wiring`: what is between GPUs; `place`: how GPUs and NICs stand on PCIe switches.
 Host = collections.namedtuple("Host", "wiring gpus sm place nics rate cpu generation latency")
-PROFILES = {70: "v100-sxm2.datasheet", 80: "a100-sxm4-80gb.datasheet", 86: "a40.datasheet",
-            89: "l40s.datasheet", 90: "h100-sxm.datasheet", 100: "b200.datasheet"}
+PROFILES = {86: "a40.datasheet", 89: "l40s.datasheet"}
+PROFILES |= {g["compute_capability"]: g["profile"] for g in gpus() if "compute_capability" in g}
 NVLINKS = {70: 6, 80: 12, 90: 18, 100: 18}
 CPUS = {"skylake": ("x86_64", "GenuineIntel", 6, 85),
         "sapphire": ("x86_64", "GenuineIntel", 6, 143),
@@ -252,7 +255,7 @@ def profile_of(host, at):
         return "gh200-96gb.datasheet"
     if host.wiring != "pairs" or host.sm != 86:
         return PROFILES[host.sm]
-    bridged, linked = (json.loads((CALIB / f"{PROFILES[sm]}.json").read_text()) for sm in (86, 80))
+    bridged, linked = (read_profile(CALIB / f"{PROFILES[sm]}.json") for sm in (86, 80))
     bridged["transports"]["nvlink"] = linked["transports"]["nvlink"]
     path = pathlib.Path(at) / "bridged.json"
     path.write_text(json.dumps(bridged))

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/io/files.h"
+#include "sim/io/extends.h"
 #include "sim/systems/base/words.h"
 #include "tools/cmd/command.h"
 
@@ -17,7 +17,8 @@ std::string source_path(const std::string& relative) {
 }
 
 io::Json read_json(const std::string& relative) {
-  return io::parse_json(io::read_file(source_path(relative)), relative);
+  const io::Home home(DDPSIM_SOURCE_DIR, "", "");
+  return io::open_json(home, source_path(relative), relative).document;
 }
 
 Workload workload(const std::string& name) {

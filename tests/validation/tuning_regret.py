@@ -20,6 +20,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/python"))
+from ddpsim_profiles import read_profile  # noqa: E402
 RUNS = ROOT / "calib/runs"
 LIMIT = 0.01
 LEAST_HELD_OUT = 10  # sweeps; fewer would show that Runs were lost, not that tune is right
@@ -33,7 +35,7 @@ def read(path):
 def fitted_scenarios():
     out = {}
     for path in (ROOT / "calib/profiles").glob("*.json"):
-        profile = read(path)
+        profile = read_profile(path)
         out[profile["name"]] = set(profile.get("fit", {}).get("scenarios", []))
     return out
 

@@ -2,6 +2,7 @@
 // loader.cc and sweep.cc.
 #pragma once
 
+#include "sim/io/extends.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -11,6 +12,7 @@ using io::Json;
 struct Named {
   Json document;
   std::string file;
+  io::Layers layers = {};
 };
 
 // `place`: the flag or the line of a file that names it, for errors.
@@ -84,7 +86,7 @@ class Settings {
           hash == std::string::npos ? nullptr : at(target, e.where.substr(hash + 1));
       throw s ? InputError{"--set " + s->text + " (" + e.where + ")",
                            s->value.is_structured() ? e.what : without_quotes(e.what)}
-              : e;
+              : io::blamed(e, named.layers);
     }
   }
   auto begin() const { return list_.begin(); }

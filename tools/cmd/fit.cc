@@ -13,6 +13,7 @@
 #include "calib/fit/transport.h"
 #include "sim/analysis/compare.h"
 #include "sim/cost/carry.h"
+#include "sim/io/extends.h"
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
@@ -73,8 +74,9 @@ void write_fit(Terminal& t, const FitFlags& flags, const std::string& json,
 }
 
 Profile base_of(const Terminal& t, const FitFlags& flags) {
-  std::string path = home_of(t).find("calib/profiles", flags.base, "profile");
-  return io::read_profile(io::parse_json(io::read_file(path), path), path);
+  const io::Home home = home_of(t);
+  const std::string path = home.find("calib/profiles", flags.base, "profile");
+  return io::open_profile(home, path, path);
 }
 
 // Does a fit of kernels read it? Runs of ddpsim's own bench, and of PyTorch's operators; on a CPU

@@ -22,7 +22,7 @@ std::vector<KernelResult> predict_all(Terminal& t, const std::string& folder) {
     auto [it, fresh] = profiles.try_emplace(name);
     if (fresh) {
       const std::string path = home.find("calib/profiles", name, "profile");
-      it->second = io::read_profile(io::parse_json(io::read_file(path), path), path);
+      it->second = io::open_profile(home, path, path);
     }
     return it->second;
   };

@@ -1,6 +1,7 @@
 // ddpsim list: what is shipped.
 #include <fmt/format.h>
 
+#include "sim/io/extends.h"
 #include "sim/report/text.h"
 #include "sim/systems/base/settings.h"
 #include "tools/cmd/flags.h"
@@ -52,7 +53,7 @@ Listing clusters(const io::Home& home) {
 Listing profiles(const io::Home& home) {
   Listing l{{"name", "kind", "basis", "hardware"}, {}};
   for (const auto& name : home.list("calib/profiles")) {
-    Profile p = io::read_profile(document(home, "calib/profiles", name), name);
+    Profile p = io::open_profile(home, home.find("calib/profiles", name, "file"), name);
     std::string basis = report::basis_text(p);
     l.rows.push_back({name, p.kind == DeviceKind::Cpu ? "cpu" : "gpu",
                       basis == "datasheet" ? basis + ", never measured" : basis, p.hardware});

@@ -31,7 +31,8 @@ Named open_document(const io::Home& home, const char* folder, const std::string&
   }
   bool shipped = path != name;
   std::string file = shipped ? std::string(folder) + "/" + name + ".json" : path;
-  return {io::parse_json(io::read_file(path), file), file};
+  io::Opened opened = io::open_json(home, path, file);
+  return {std::move(opened.document), file, std::move(opened.layers)};
 }
 
 std::string default_profile(const io::Home& home, const std::string& named) {
@@ -117,7 +118,7 @@ Cluster load_cluster(const Terminal& t, const std::string& name,
 Profile load_profile(const io::Home& home, const std::string& named) {
   Named p = open_document(home, "calib/profiles", default_profile(home, named), "profile",
                           "#/device/profile");
-  return io::read_profile(p.document, p.file);
+  return Settings({}).read(io::Target::Profile, p, io::read_profile);
 }
 
 int parse_gpus_per_host(const std::string& text, const Cluster& cluster) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/io/extends.h"
 #include "sim/report/run_text.h"
 #include "sim/report/text.h"
 #include "sim/systems/base/settings.h"
@@ -117,7 +118,7 @@ std::string buckets_text(const Program& p, const std::string& format) {
   return format == "json" ? j.dump(1) + "\n" : out;
 }
 
-// The shipped or given file itself, once it has been found valid.
+// The shipped or given file itself, once it has been found valid; one that extends another, whole.
 template <class Noun>
 void show_file(Terminal& t, const ShowFlags& f, const char* folder, const std::string& flag,
                Noun (*read)(const io::Json&, const std::string&)) {
@@ -129,12 +130,14 @@ void show_file(Terminal& t, const ShowFlags& f, const char* folder, const std::s
   if (!f.question.sets.empty())
     throw InputError{"--set " + f.question.sets[0],
                      "show " + f.what + " shows the file as it is; leave --set out"};
-  std::string path = home_of(t).find(folder, name, f.what.c_str());
-  std::string text = io::read_file(path);
-  Noun noun = read(io::parse_json(text, path), path);
+  const io::Home home = home_of(t);
+  const std::string path = home.find(folder, name, f.what.c_str());
+  const io::Opened opened = io::open_json(home, path, path);
+  Noun noun = io::at_its_file(opened.layers, [&] { return read(opened.document, path); });
   if constexpr (std::is_same_v<Noun, Workload>)
     if (f.table) return write_answer(t, f.output, workload_text(noun));
-  write_file_text(t, f, text);
+  write_file_text(t, f,
+                  opened.layers.empty() ? io::read_file(path) : opened.document.dump(1) + "\n");
 }
 
 // A Run, measured or predicted: as it is (json), or what it is of and its samples.

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/io/extends.h"
 #include "sim/io/read_budget.h"
 #include "sim/predict/mechanisms.h"
 #include "tools/cmd/collectives.h"
@@ -180,7 +181,7 @@ void validate_command(Terminal& t, ValidateFlags flags) {
   flags.budget = budget_of(t, flags, flags.runs, "calib/runs", "tests/validation/budget.json");
   if (!flags.profile.empty()) {  // once, rather than for every Run
     std::string path = home.find("calib/profiles", flags.profile, "profile");
-    io::read_profile(io::parse_json(io::read_file(path), path), path);
+    io::open_profile(home, path, path);
   }
   if (!flags.profiles.empty()) io::list_files(flags.profiles, {".json"});
   check_mechanism(flags.without);

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "calib/cuda/cuda.h"
+#include "sim/io/extends.h"
 #include "sim/predict/baselines.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/systems/base/settings.h"
@@ -129,11 +130,12 @@ std::string other_profile(const Terminal& t, const Run& run, const Case& c,
     for (const char* in : {"/replayed/", "/profiles/"})
       if (std::string beside = folder + in + then + ".json"; io::exists(beside))
         files.push_back(beside);
-    if (auto shipped = home_of(t).list("calib/profiles");
+    const io::Home home = home_of(t);
+    if (auto shipped = home.list("calib/profiles");
         std::find(shipped.begin(), shipped.end(), then) != shipped.end())
-      files.push_back(home_of(t).find("calib/profiles", then, "profile"));
+      files.push_back(home.find("calib/profiles", then, "profile"));
     for (const std::string& file : files) {
-      Profile p = io::read_profile(io::parse_json(io::read_file(file), file), file);
+      Profile p = io::open_profile(home, file, file);
       if (p.name == then && same_computation(p, c.profile)) return {};
     }
   } catch (const InputError&) {  // it is not here

@@ -3,6 +3,7 @@ tools/known_errors."""
 
 import csv
 import io
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from ddpsim_profiles import profile_named
 from published_rows import NotPredicted, number, question_of, rows_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -31,13 +33,6 @@ NETWORKS = {
     "Leonardo Booster": FOUR | {"cluster.link.bandwidth": "100Gb/s"},
     "MareNostrum 5": FOUR | {"cluster.link.bandwidth": "200Gb/s"},
 }
-# The first whose name is in the row's GPU; others have their cluster's profile.
-PROFILES = (
-    ("A100 40GB", "a100-sxm4-40gb.datasheet"),
-    ("A100-SXM4-40GB", "a100-sxm4-40gb.datasheet"),
-    ("A100 64GB", "a100-sxm4-40gb.datasheet"),
-    ("H200", "h200-sxm.datasheet"),
-)
 # What a row prints of its boards.
 BOARDS = {
     "HBM2e 500W": {
@@ -87,7 +82,10 @@ def steps_question(row):
         q.sets["overlap_comm"] = "true"
     if q.cluster == "hgx-h200":  # whose drawing is of eight GPUs
         q.cluster = "hgx-h100"
-    q.profile = next((p for name, p in PROFILES if name in row["gpu"]), None)
+    q.profile = profile_named(row["gpu"])
+    cluster = json.loads((ROOT / f"topologies/{q.cluster}.json").read_text(encoding="utf-8"))
+    if q.profile == cluster["device"]["profile"]:
+        q.profile = None
     q.sets |= next((sets for name, sets in BOARDS.items() if name in row["gpu"]), {})
     return q
 

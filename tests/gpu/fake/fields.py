@@ -28,6 +28,9 @@ TORCH = Path(__file__).resolve().parent / "torch"
 sys.path.append(str(TORCH))
 from machine import FAST, SLOW, Machine as TorchMachine, task  # noqa: E402
 
+sys.path.append(str(ROOT / "tools/python"))
+from ddpsim_profiles import read_profile  # noqa: E402
+
 PYTHON = "/usr/bin/python3"  # Debian's python3-torch belongs to it
 CAPTURE = "resnet50-b8-fp32"  # what the small model is called, so that the report lists it
 STAGES = {"memory": 4, "gemm": 6, "conv": 60, "host": 3, "interference": 4, "copies": 4}
@@ -347,7 +350,7 @@ FACTS = {
 
 def unmarked(readers, runs, folder):
     """Sentences about numbers of a fitted profile that do not say where they are from."""
-    base = json.loads((ROOT / "calib/profiles/h100-sxm.datasheet.json").read_text(encoding="utf-8"))
+    base = read_profile(ROOT / "calib/profiles/h100-sxm.datasheet.json")
     other = folder / "other.json"
     other.write_text(json.dumps(scaled(base)), encoding="utf-8")
     fits = []

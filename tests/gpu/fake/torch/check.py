@@ -26,6 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import judges  # noqa: E402
 from machine import FAST, HERE, HOST, ROOT, SLOW, Machine, drawn, task, the_seed  # noqa: E402
 
+sys.path.append(str(ROOT / "tools/python"))
+from ddpsim_profiles import read_profile  # noqa: E402
+
 
 # ---- what is asked
 
@@ -358,7 +361,7 @@ def ops(folder):
 def planted_profile(machine, name):
     """A profile and a cluster that say what is planted; ``ddpsim`` adds nothing to them."""
     p = machine.p
-    profile = judges.load(ROOT / "calib/profiles/h100-sxm.datasheet.json")
+    profile = read_profile(ROOT / "calib/profiles/h100-sxm.datasheet.json")
     one = {"low": 1.0, "mid": 1.0, "high": 1.0}
     profile["compute"].pop("compute_capability")  # so that NCCL's choice is a ring's
     profile.pop("kernels")  # which are carried from a GPU to one that is known
