@@ -23,7 +23,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/python"))
-from ddpsim_profiles import gpus, read_profile  # noqa: E402
+from ddpsim_profiles import named_gpus, read_profile  # noqa: E402
 
 ANSWERS = pathlib.Path(__file__).parent.parent / "data" / "nccl" / "choices.json"
 CALIB = pathlib.Path(__file__).parent.parent.parent / "calib" / "profiles"
@@ -39,7 +39,9 @@ POINTS_EACH = 4
 # A host. `wiring`: what is between GPUs; `place`: how GPUs and NICs stand on PCIe switches.
 Host = collections.namedtuple("Host", "wiring gpus sm place nics rate cpu generation latency")
 PROFILES = {86: "a40.datasheet", 89: "l40s.datasheet"}
-PROFILES |= {g["compute_capability"]: g["profile"] for g in gpus() if "compute_capability" in g}
+PROFILES |= {
+    g["compute_capability"]: g["profile"] for g in named_gpus() if "compute_capability" in g
+}
 NVLINKS = {70: 6, 80: 12, 90: 18, 100: 18}
 CPUS = {"skylake": ("x86_64", "GenuineIntel", 6, 85),
         "sapphire": ("x86_64", "GenuineIntel", 6, 143),

@@ -32,7 +32,7 @@ def base_of(path: Path, extends: str) -> Path:
     return next((p for p in shipped if p.exists()), shipped[-1])
 
 
-def gpus() -> list[dict[str, Any]]:
+def named_gpus() -> list[dict[str, Any]]:
     """The rows of calib/gpus.json."""
     rows: list[dict[str, Any]]
     rows = json.loads((SHIPPED.parent / "gpus.json").read_text(encoding="utf-8"))["gpus"]
@@ -42,7 +42,7 @@ def gpus() -> list[dict[str, Any]]:
 def profile_named(text: str) -> str | None:
     """The profile of the GPU whose name, as calib/gpus.json has it, stands in ``text``: of several
     the longest."""
-    said = {name: gpu["profile"] for gpu in gpus() for name in gpu["names"]}
+    said = {name: gpu["profile"] for gpu in named_gpus() for name in gpu["names"]}
     found = [name for name in said if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
     return said[max(found, key=len)] if found else None
 
