@@ -256,7 +256,7 @@ void read_rows(CollectiveTable& t) {
     auto choice = nccl::choose(*t.group, t.op, bytes);
     row.available = choice.has_value();
     if (choice) row.choice = *choice;
-    row.nccl = {static_cast<std::int64_t>(row.choice.estimate_us * 1e6)};
+    row.nccl = {static_cast<std::int64_t>(picoseconds(row.choice.estimate))};
     t.rows.push_back(std::move(row));
   }
 }

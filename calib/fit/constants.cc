@@ -17,8 +17,8 @@ double median_over(const ByMachine& machines) {
   return medians.empty() ? 0 : analysis::median(std::move(medians));
 }
 
-// Of one process for several GPUs: what a channel more takes for each. nullopt = the table does not
-// tell.
+// Microseconds that a channel more takes for each GPU of a process that has several. nullopt = the
+// table does not tell.
 std::optional<double> channel_us(const CollectiveTable& t) {
   constexpr double kHidden = 1.25;
   constexpr std::int64_t kLargest = 1 << 20;
@@ -28,8 +28,7 @@ std::optional<double> channel_us(const CollectiveTable& t) {
   for (const CollectiveRow& row : predict_table(t, t.profile))
     if (row.available && row.bytes <= kLargest &&
         static_cast<double>(row.measured.ps) > kHidden * static_cast<double>(row.price.total.ps))
-      launches[row.choice.channels].push_back(static_cast<double>(row.measured.ps) / 1e6 /
-                                              t.gpus_per_process);
+      launches[row.choice.channels].push_back(microseconds(row.measured).us / t.gpus_per_process);
   if (launches.empty() || launches.begin()->first != 1) return {};
   auto most = std::prev(launches.end());
   if (most->first < kFewChannels) return {};
@@ -41,20 +40,20 @@ bool is_nvls(const CollectiveRow& row) {
   return row.available && row.choice.algorithm == nccl::Algorithm::Nvls;
 }
 
-double nvls_chunk_us(const std::vector<const CollectiveTable*>& tables) {
+Microseconds nvls_chunk(const std::vector<const CollectiveTable*>& tables) {
   std::vector<CollectiveTable> judges;
   for (const CollectiveTable* t : tables) {
     CollectiveTable own = *t;
     std::erase_if(own.rows, [](const CollectiveRow& r) { return !is_nvls(r); });
     if (!own.rows.empty()) judges.push_back(std::move(own));
   }
-  double best = 0;
+  Microseconds best;
   double least = 1e30;
   for (int k = 0; !judges.empty() && k <= 60; ++k) {
     const double value = 0.02 * k;
     ByMachine errors;
     for (CollectiveTable& t : judges) {
-      nccl::set_constants(*t.group, {.nvls_chunk_us = value});
+      nccl::set_constants(*t.group, {.nvls_chunk = {value}});
       std::vector<double> of;
       for (const CollectiveRow& r : predict_table(t, t.profile))
         of.push_back(
@@ -69,7 +68,7 @@ double nvls_chunk_us(const std::vector<const CollectiveTable*>& tables) {
     }
     if (cost >= least - 1e-12) continue;
     least = cost;
-    best = value;
+    best = {value};
   }
   return best;
 }
@@ -88,7 +87,7 @@ nccl::Constants fit_constants(const std::vector<CollectiveTable>& tables,
       (nccl::version(*t.group).has(nccl::Change::WorkSharedByChannels) ? batch : own)[t.machine]
           .push_back(*us);
   }
-  return {median_over(own), median_over(batch), nvls_chunk_us(others)};
+  return {{median_over(own)}, {median_over(batch)}, nvls_chunk(others)};
 }
 
 }  // namespace ddpsim::calib

@@ -10,6 +10,7 @@
 
 #include "sim/io/nccl_xml.h"
 #include "sim/io/xml_reader.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::io {
 namespace {
@@ -62,10 +63,13 @@ nccl::ChannelGraph read_graph(const XmlFile& xml, pugi::xml_node at) {
   g.pattern = static_cast<nccl::Pattern>(need(xml.integer(at, "pattern", 0, 6), "pattern"));
   g.channels = static_cast<int>(need(xml.integer(at, "nchannels", 0, kMostChannels), "nchannels"));
   double intra = need(xml.number(at, "speedintra", 0, kMostBandwidth), "speedintra");
-  g.bw_intra = std::round(intra * 1e9);
-  g.bw_inter = std::round(xml.number(at, "speedinter", 0, kMostBandwidth).value_or(intra) * 1e9);
+  auto rate = [](double gb_per_s) {
+    return BytesPerSecond{std::round(bytes_per_s(GBps{gb_per_s}).bytes_per_s)};
+  };
+  g.bw_intra = rate(intra);
+  g.bw_inter = rate(xml.number(at, "speedinter", 0, kMostBandwidth).value_or(intra));
   g.latency_inter = {static_cast<std::int64_t>(
-      std::llround(xml.number(at, "latencyinter", 0, 1e9).value_or(0) * 1e6))};
+      std::llround(xml.number(at, "latencyinter", 0, 1e9).value_or(0) * kPsPerUs))};
   g.crossnic = static_cast<int>(xml.integer(at, "crossnic", 0, 2).value_or(0));
   g.same_channels = xml.integer(at, "samechannels", 0, 1).value_or(1) == 1;
   g.type_intra = path_type(xml, at, "typeintra", nullptr);
@@ -77,11 +81,13 @@ nccl::ChannelGraph read_graph(const XmlFile& xml, pugi::xml_node at) {
   if (static_cast<int>(g.order.size()) != g.channels)
     xml.fail(
         at, fmt::format("says nchannels=\"{}\" and lists {} channels", g.channels, g.order.size()));
-  if (g.channels > 0 && !(g.bw_intra > 0)) xml.fail(at, "speedintra is 0, but there are channels");
+  if (g.channels > 0 && !(g.bw_intra > BytesPerSecond{}))
+    xml.fail(at, "speedintra is 0, but there are channels");
   bool none = std::all_of(g.nics.begin(), g.nics.end(),
                           [](const std::array<int, 2>& n) { return n[0] < 0; });
   if (none) g.nics.clear();
-  if (!none && !(g.bw_inter > 0)) xml.fail(at, "speedinter is 0, but its channels have NICs");
+  if (!none && !(g.bw_inter > BytesPerSecond{}))
+    xml.fail(at, "speedinter is 0, but its channels have NICs");
   return g;
 }
 
@@ -114,18 +120,19 @@ OrderedJson write_nccl_graphs(const nccl::Graphs& graphs) {
   for (nccl::GraphId id : nccl::kAll<nccl::GraphId>) {
     const nccl::ChannelGraph& g = graphs[id];
     if (g.channels == 0) continue;
-    OrderedJson x{{"algorithm", nccl::name_of(id)},
-                  {"pattern", static_cast<int>(g.pattern)},
-                  {"channels", g.channels},
-                  {"bw_intra_bytes_per_s", static_cast<std::int64_t>(std::llround(g.bw_intra))},
-                  {"bw_inter_bytes_per_s", static_cast<std::int64_t>(std::llround(g.bw_inter))},
-                  {"latency_inter_ps", g.latency_inter.ps},
-                  {"type_intra", nccl::kPathTypes[static_cast<std::size_t>(g.type_intra)]},
-                  {"type_inter", nccl::kPathTypes[static_cast<std::size_t>(g.type_inter)]},
-                  {"same_channels", g.same_channels},
-                  {"crossnic", g.crossnic},
-                  {"order", g.order},
-                  {"nics", g.nics}};
+    OrderedJson x{
+        {"algorithm", nccl::name_of(id)},
+        {"pattern", static_cast<int>(g.pattern)},
+        {"channels", g.channels},
+        {"bw_intra_bytes_per_s", static_cast<std::int64_t>(std::llround(g.bw_intra.bytes_per_s))},
+        {"bw_inter_bytes_per_s", static_cast<std::int64_t>(std::llround(g.bw_inter.bytes_per_s))},
+        {"latency_inter_ps", g.latency_inter.ps},
+        {"type_intra", nccl::kPathTypes[static_cast<std::size_t>(g.type_intra)]},
+        {"type_inter", nccl::kPathTypes[static_cast<std::size_t>(g.type_inter)]},
+        {"same_channels", g.same_channels},
+        {"crossnic", g.crossnic},
+        {"order", g.order},
+        {"nics", g.nics}};
     j["graphs"].push_back(std::move(x));
   }
   return j;
@@ -147,7 +154,7 @@ nccl::Graphs read_nccl_graphs(const Json& j, const std::string& file) {
     auto bandwidth = [&](const char* key, std::int64_t least) {
       std::int64_t v = item.at(key).integer();
       if (v < least) item.at(key).fail(v < 0 ? "is not negative" : "a bandwidth is positive");
-      return static_cast<double>(v);
+      return BytesPerSecond{static_cast<double>(v)};
     };
     auto type = [&](const char* key) {
       return static_cast<nccl::PathType>(item.at(key).choice(

@@ -10,9 +10,9 @@
 
 namespace ddpsim::nccl {
 
-inline constexpr double kSlack = 1e-4;  // sums of speeds against a capacity
+inline constexpr GBps kSlack{1e-4};  // sums of speeds against a capacity
 
-// Speeds in GB/s. What takes returns whether there was room; if not, nothing is taken.
+// Functions that take return whether there was room; if not, they take nothing.
 class Capacity {
  public:
   Capacity(const Node& node, const Machine& machine)
@@ -22,45 +22,45 @@ class Capacity {
         nic_in_(static_cast<std::size_t>(node.nics), node.nic_bandwidth),
         nic_out_(nic_in_) {}
 
-  bool take_hop(int a, int b, double speed) { return take(hop(a, b, speed)); }
-  void give_hop(int a, int b, double speed) { give(hop(a, b, speed)); }
-  bool take_in(int gpu, int nic, double speed) { return take(in(gpu, nic, speed)); }
-  void give_in(int gpu, int nic, double speed) { give(in(gpu, nic, speed)); }
-  bool take_out(int gpu, int nic, double speed) { return take(out(gpu, nic, speed)); }
-  void give_out(int gpu, int nic, double speed) { give(out(gpu, nic, speed)); }
+  bool take_hop(int a, int b, GBps speed) { return take(hop(a, b, speed)); }
+  void give_hop(int a, int b, GBps speed) { give(hop(a, b, speed)); }
+  bool take_in(int gpu, int nic, GBps speed) { return take(in(gpu, nic, speed)); }
+  void give_in(int gpu, int nic, GBps speed) { give(in(gpu, nic, speed)); }
+  bool take_out(int gpu, int nic, GBps speed) { return take(out(gpu, nic, speed)); }
+  void give_out(int gpu, int nic, GBps speed) { give(out(gpu, nic, speed)); }
 
  private:
   // What a channel takes of links at once.
   struct Way {
     const std::vector<int>* links = nullptr;
-    double speed = 0;
+    GBps speed;
     bool bridged = false;  // a GPU's way through an Intel CPU's host bridge: PCIe links give a
                            // sixth less (INTEL_P2P_OVERHEAD)
     int back = -1;         // the link that carries requests the other way, an eighth of it
-    double* nic = nullptr;
+    GBps* nic = nullptr;
   };
   bool intel() const { return machine_.cpu == Cpu::Intel || machine_.cpu == Cpu::Mixed; }
 
-  Way hop(int a, int b, double speed) const {
+  Way hop(int a, int b, GBps speed) const {
     int at = a * node_.gpus + b;
     return {&nth(node_.gpu_route, at), speed, intel() && nth(node_.gpu_path, at) == PathType::Phb};
   }
-  Way in(int gpu, int nic, double speed) {
+  Way in(int gpu, int nic, GBps speed) {
     std::size_t at = node_.at(gpu, nic);
     return {&node_.in_route[at], speed, false,
             machine_.compute_capability < 80 ? node_.in_reverse[at] : -1, &nth(nic_in_, nic)};
   }
-  Way out(int gpu, int nic, double speed) {
+  Way out(int gpu, int nic, GBps speed) {
     std::size_t at = node_.at(gpu, nic);
     return {&node_.out_route[at], speed, intel() && node_.nic_path[at] == PathType::Phb, -1,
             &nth(nic_out_, nic)};
   }
 
-  double of_link(const Way& w, int l) const {
+  GBps of_link(const Way& w, int l) const {
     return w.bridged && nth(node_.pcie, l) ? w.speed * 6 / 5 : w.speed;
   }
   bool take(const Way& w) {
-    auto one = [](double& left, double speed) {
+    auto one = [](GBps& left, GBps speed) {
       if (left + kSlack < speed) return false;
       left -= speed;
       return true;
@@ -84,9 +84,9 @@ class Capacity {
 
   const Node& node_;
   const Machine& machine_;
-  std::vector<double> left_;
-  std::vector<double> nic_in_;
-  std::vector<double> nic_out_;
+  std::vector<GBps> left_;
+  std::vector<GBps> nic_in_;
+  std::vector<GBps> nic_out_;
 };
 
 }  // namespace ddpsim::nccl

@@ -97,7 +97,8 @@ int most_threads(const System& s, const Settings& set, Algorithm a, Protocol p) 
   if (is_collnet(a) || is_nvls(a)) return 640;
   if (set.threads > 0) return set.threads;
   const ChannelGraph& ring = s.graphs[GraphId::Ring];
-  if (p == Protocol::Simple && a == Algorithm::Ring && ring.bw_intra * ring.channels <= 12e9)
+  if (p == Protocol::Simple && a == Algorithm::Ring &&
+      ring.bw_intra * ring.channels <= bytes_per_s(GBps{12}))
     return 256;
   return 512;
 }
@@ -221,17 +222,17 @@ std::vector<Candidate> candidates(const System& s, const Table& table, const Set
   std::vector<Candidate> out;
   for (Algorithm a : kAll<Algorithm>)
     for (Protocol p : kAll<Protocol>) {
-      Candidate c{a, p, estimate_us(s, table, op, a, p, bytes), {}};
-      if (!c.estimate_us) c.why_not = "not available";
+      Candidate c{a, p, estimate(s, table, op, a, p, bytes), {}};
+      if (!c.estimate) c.why_not = "not available";
       if (!set.allowed[op][a][p]) {
-        c.estimate_us.reset();
+        c.estimate.reset();
         c.why_not = "excluded by NCCL_ALGO or NCCL_PROTO";
       }
       out.push_back(std::move(c));
     }
   std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) {
-    if (a.estimate_us.has_value() != b.estimate_us.has_value()) return a.estimate_us.has_value();
-    return a.estimate_us && *a.estimate_us < *b.estimate_us;
+    if (a.estimate.has_value() != b.estimate.has_value()) return a.estimate.has_value();
+    return a.estimate && *a.estimate < *b.estimate;
   });
   return out;
 }
@@ -245,7 +246,7 @@ const Tuned* tuned_for(const System& s, const Table& table, const Settings& set,
     const bool fits = t.op == op && bytes >= t.from && bytes <= t.to &&
                       (t.nodes == 0 || t.nodes == s.nodes) && (t.ranks == 0 || t.ranks == s.ranks);
     if (fits && set.allowed[op][t.algorithm][t.protocol] &&
-        estimate_us(s, table, op, t.algorithm, t.protocol, bytes))
+        estimate(s, table, op, t.algorithm, t.protocol, bytes))
       return &t;
   }
   return nullptr;
@@ -257,22 +258,22 @@ std::optional<Choice> choose(const System& s, const Table& table, const Settings
                              std::int64_t bytes) {
   if (const Tuned* t = tuned_for(s, table, set, op, bytes))
     return complete(s, table, set, op, t->algorithm, t->protocol, bytes, t->channels);
-  std::optional<double> least;
+  std::optional<Microseconds> least;
   Algorithm algorithm = Algorithm::Ring;
   Protocol protocol = Protocol::Simple;
   for (Algorithm a : kAll<Algorithm>)
     for (Protocol p : kAll<Protocol>) {
       if (!set.allowed[op][a][p]) continue;
-      auto estimate = estimate_us(s, table, op, a, p, bytes);
-      if (!estimate || (least && *least <= *estimate)) continue;
-      least = estimate;
+      auto time = estimate(s, table, op, a, p, bytes);
+      if (!time || (least && *least <= *time)) continue;
+      least = time;
       algorithm = a;
       protocol = p;
     }
   if (least) return complete(s, table, set, op, algorithm, protocol, bytes);
   if (set.version.has(Change::NothingAllowedIsAnError) || s.ranks < 2) return std::nullopt;
   for (Protocol p : kAll<Protocol>)
-    if (table[Algorithm::Ring][p].bandwidth > 0 && set.allowed[op][Algorithm::Ring][p])
+    if (table[Algorithm::Ring][p].bandwidth > GBps{} && set.allowed[op][Algorithm::Ring][p])
       return complete(s, table, set, op, Algorithm::Ring, p, bytes);
   Settings open;
   open.version = set.version;
@@ -381,7 +382,7 @@ Choice complete(const System& s, const Table& table, const Settings& set, Operat
   Choice c;
   c.algorithm = a;
   c.protocol = p;
-  c.estimate_us = estimate_us(s, table, op, a, p, bytes).value_or(0);
+  c.estimate = estimate(s, table, op, a, p, bytes).value_or(Microseconds{});
   set_channels_and_threads(s, set, bytes, of_tuner, c);
   std::int64_t step = step_of(set, p);
   bool ring = a == Algorithm::Ring && op != Operation::Broadcast && op != Operation::Reduce;

@@ -62,8 +62,8 @@ const std::vector<std::string>& known_variables();
 struct Candidate {
   Algorithm algorithm = Algorithm::Ring;
   Protocol protocol = Protocol::Simple;
-  std::optional<double> estimate_us;  // NCCL's; none = not available
-  std::string why_not;                // of none
+  std::optional<Microseconds> estimate;  // NCCL's; none = not available
+  std::string why_not;                   // of none
 };
 
 inline constexpr std::int64_t kStepsOfBuffer =
@@ -77,7 +77,7 @@ struct Choice {
   std::int64_t chunk = 0;  // bytes of one chunk of one channel, at most
   std::int64_t slice =
       0;  // bytes that are handed on at once: a part of a chunk (Simple), or a chunk
-  double estimate_us = 0;  // NCCL's
+  Microseconds estimate;  // NCCL's
 };
 
 // Every cell of `table` (cost_table() of the operation, under the settings' version), NCCL's choice

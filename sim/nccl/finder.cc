@@ -9,6 +9,7 @@
 namespace ddpsim::nccl {
 namespace {
 
+// GB/s.
 constexpr double kIntraOld[]{40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
 constexpr double kInterOld[]{48, 30, 28, 24, 20, 18,  15,  12,  10, 9,
                              7,  6,  5,  4,  3,  2.4, 1.2, .24, .12};
@@ -34,11 +35,16 @@ bool asks_the_same(const Channels& a, const Channels& b) {
 }  // namespace
 
 // Blackwell's lists grew.
-std::vector<double> speeds(const Machine& m, bool one_node) {
-  auto all = [](auto& list) { return std::vector<double>(std::begin(list), std::end(list)); };
-  auto without = [](std::vector<double> list, std::initializer_list<double> absent) {
-    std::erase_if(
-        list, [&](double s) { return std::find(absent.begin(), absent.end(), s) != absent.end(); });
+std::vector<GBps> speeds(const Machine& m, bool one_node) {
+  auto all = [](auto& list) {
+    std::vector<GBps> out;
+    for (double speed : list) out.push_back({speed});
+    return out;
+  };
+  auto without = [](std::vector<GBps> list, std::initializer_list<double> absent) {
+    std::erase_if(list, [&](GBps s) {
+      return std::find(absent.begin(), absent.end(), s.gb_per_s) != absent.end();
+    });
     return list;
   };
   Version v = m.version;
@@ -50,19 +56,19 @@ std::vector<double> speeds(const Machine& m, bool one_node) {
                                       : std::initializer_list<double>{11});
   }
   if (one_node) {
-    std::vector<double> list = all(kIntra100);
+    std::vector<GBps> list = all(kIntra100);
     if (!v.has(Change::EighteenOfBlackwell)) list = without(list, {18});
     return v.has(Change::MoreSpeedsOfBlackwell) ? list : without(list, {45});
   }
   if (!v.has(Change::WholePortsOfBlackwell)) {
-    std::vector<double> list = all(kInter90);
+    std::vector<GBps> list = all(kInter90);
     if (v.has(Change::ExactPortsOfBlackwell))
-      list[1] = 45.1;
+      list[1] = {45.1};
     else if (v.has(Change::EighteenOfBlackwell))
-      list.front() = 47.9;
+      list.front() = {47.9};
     return list;
   }
-  std::vector<double> list = all(kInter100);
+  std::vector<GBps> list = all(kInter100);
   if (!v.has(Change::EightySixOfBlackwell)) list = without(list, {86});
   return v.has(Change::MoreSpeedsOfBlackwell) ? list : without(list, {80});
 }
@@ -101,7 +107,7 @@ void Finder::find_once(Shape shape, int least, int most) {
   if (network_ && node_.nics > 1 && asked_ != Shape::Plain && machine_.cross_nic == 1)
     best_.cross = 1;
   now_ = best_;
-  double total = reach_.total();
+  GBps total = reach_.total();
   if (asked_ != Shape::Ring && node_.gpus > 1)
     total *= static_cast<double>(node_.gpus) / (node_.gpus - 1);
   at_ = 0;
@@ -237,8 +243,8 @@ bool Finder::next_limits() {
 
 // Fast channels are split in two.
 void Finder::duplicate() {
-  if (best_.count == 0 || best_.intra < 25) return;
-  if (machine_.compute_capability > 80 && best_.intra < 50 && best_.count > 4) return;
+  if (best_.count == 0 || best_.intra < GBps{25}) return;
+  if (machine_.compute_capability > 80 && best_.intra < GBps{50} && best_.count > 4) return;
   int count = std::min(2 * best_.count, best_.most);
   for (int k = best_.count; k < count; ++k) {
     for (int g = 0; g < node_.gpus; ++g)

@@ -9,8 +9,8 @@
 
 namespace ddpsim::nccl {
 
-// GB/s of a channel, from the fastest down.
-std::vector<double> speeds(const Machine& m, bool one_node);
+// A channel's speeds, from the fastest down.
+std::vector<GBps> speeds(const Machine& m, bool one_node);
 
 // One graph: speeds from the fastest down; for each of them the same order of GPUs for every
 // channel and different ones, simpler trees, ways between GPUs and to NICs from the nearest on,
@@ -53,7 +53,7 @@ class Finder {
   const Reach& reach_;
   bool network_;
   bool in_full_;
-  std::vector<double> speeds_;
+  std::vector<GBps> speeds_;
   Walk walk_;
   PathType near_intra_ = PathType::Loc;
   PathType near_inter_ = PathType::Loc;

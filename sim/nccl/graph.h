@@ -9,7 +9,7 @@
 
 #include "sim/nccl/names.h"
 #include "sim/topology/path_type.h"
-#include "sim/units/units.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::nccl {
 
@@ -20,9 +20,9 @@ inline constexpr std::array<const char*, 12> kPathTypes{"LOC", "NVL", "NVB", "C2
 struct ChannelGraph {
   int channels =
       0;  // of the search, before they are duplicated for the communicator; 0 = NCCL found none
-  double bw_intra = 0;     // bytes/s per channel, one direction, inside a node
-  double bw_inter = 0;     // ... and between nodes
-  Duration latency_inter;  // of the network, as its plugin says; NCCL adds it to its own
+  BytesPerSecond bw_intra;  // per channel, one direction, inside a node
+  BytesPerSecond bw_inter;  // ... and between nodes
+  Duration latency_inter;   // of the network, as its plugin says; NCCL adds it to its own
   PathType type_intra = PathType::Loc;  // the worst way between two GPUs of a channel
   PathType type_inter = PathType::Loc;  // between a GPU and its NIC
   Pattern pattern = Pattern::None;

@@ -31,8 +31,8 @@ std::int64_t divided(std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
-int nvlinks_of(double raw, int cc) {
-  double each = cc >= 100 ? 50 : cc == 86 ? 14.0625 : cc >= 70 ? 25 : 20;
+int nvlinks_of(GBps raw, int cc) {
+  GBps each{cc >= 100 ? 50 : cc == 86 ? 14.0625 : cc >= 70 ? 25 : 20};
   return std::max(1, static_cast<int>(raw / each + 1e-6));
 }
 

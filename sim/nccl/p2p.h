@@ -22,8 +22,8 @@ struct P2p {
 // has two GPUs. `all_nvlink`: every pair of a node reaches one another over NVLinks, through
 // another GPU or not. One NIC a GPU.
 P2p p2p_of(const System& s, const Settings& set, int nvlinks, bool all_nvlink);
-// NVLinks that a link of this raw rate is made of, GB/s one direction.
-int nvlinks_of(double raw_gb_per_s, int compute_capability);
+// NVLinks that a link of this raw rate, one direction, is made of.
+int nvlinks_of(GBps raw, int compute_capability);
 
 struct P2pMessage {
   Protocol protocol = Protocol::Simple;

@@ -45,8 +45,8 @@ std::optional<Graphs> rccl_graphs(const Node& node, int nodes) {
     for (const std::vector<int>& order : seven_rings_and_their_ways_back())
       ring.order.push_back(order);
   ring.channels = static_cast<int>(ring.order.size());
-  const double link = node.links[static_cast<std::size_t>(node.gpu_route[1].front())];
-  ring.bw_intra = ring.bw_inter = (kGpus - 1) * link * 1e9 / ring.channels;
+  const GBps link = node.links[static_cast<std::size_t>(node.gpu_route[1].front())];
+  ring.bw_intra = ring.bw_inter = bytes_per_s((kGpus - 1) * link) / ring.channels;
   ring.type_intra = PathType::Nvl;
   ring.pattern = Pattern::Ring;
   ring.same_channels = false;

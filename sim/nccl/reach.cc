@@ -6,7 +6,7 @@ namespace ddpsim::nccl {
 namespace {
 
 constexpr int kMostOwnNics = 64;  // MAXCHANNELS
-constexpr double kLocal = 5000;   // LOC_BW
+constexpr GBps kLocal{5000};      // LOC_BW
 
 // 0 2 1 3 for four: GPUs that are neighbours take NICs that are not.
 int mirrored(int value, int count) {
@@ -19,7 +19,7 @@ int mirrored(int value, int count) {
 // The fastest ways, and of these the nearest.
 template <class Rate, class Type>
 std::vector<int> nearest(int count, Rate rate, Type type) {
-  double best = 0;
+  GBps best;
   PathType least = PathType::Dis;
   std::vector<int> out;
   for (int i = 0; i < count; ++i) {
@@ -36,7 +36,7 @@ std::vector<int> nearest(int count, Rate rate, Type type) {
 }  // namespace
 
 Reach::Reach(const Node& node, bool network) : node_(node) {
-  auto along = [&](const std::vector<int>& links, double at_most, int more) {
+  auto along = [&](const std::vector<int>& links, GBps at_most, int more) {
     Reached r{at_most, static_cast<int>(links.size()) + more};
     for (int l : links) r.rate = std::min(r.rate, nth(node_.links, l));
     return r;
@@ -109,8 +109,8 @@ std::vector<int> Reach::order_of_nics(int gpu, PathType far) const {
   return out;
 }
 
-double Reach::fastest(bool network) const {
-  double out = 0;
+GBps Reach::fastest(bool network) const {
+  GBps out;
   for (int a = 0; a < node_.gpus; ++a) {
     if (network)
       for (int nic = 0; nic < node_.nics; ++nic) out = std::max(out, to_nic(a, nic).rate);
@@ -131,8 +131,8 @@ void Reach::find_total() {
     for (int nic = 0; nic < node_.nics; ++nic) begin_of(node_.out_route[node_.at(a, nic)]);
     std::sort(first.begin(), first.end());
     first.erase(std::unique(first.begin(), first.end()), first.end());
-    double nvlinks = 0;
-    double pcie = 0;
+    GBps nvlinks;
+    GBps pcie;
     for (int l : first)
       if (nth(node_.pcie, l))
         pcie = nth(node_.links, l);
@@ -141,7 +141,7 @@ void Reach::find_total() {
     total_ = std::max({total_, nvlinks, pcie});
   }
   // Where nothing is drawn between GPUs and NICs, what the NICs give.
-  if (total_ <= 0) total_ = node_.gpus > 1 || node_.nics == 0 ? kLocal : node_.nic_bandwidth;
+  if (total_ <= GBps{}) total_ = node_.gpus > 1 || node_.nics == 0 ? kLocal : node_.nic_bandwidth;
 }
 
 }  // namespace ddpsim::nccl

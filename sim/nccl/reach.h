@@ -12,9 +12,9 @@
 
 namespace ddpsim::nccl {
 
-// A way's least link, GB/s, and its links.
+// A way's least link, and its links.
 struct Reached {
-  double rate = 0;
+  GBps rate;
   int hops = 0;
 };
 
@@ -37,9 +37,9 @@ class Reach {
     return tried_[static_cast<std::size_t>(gpu + 1)][static_cast<std::size_t>(far)];
   }
   // The fastest way of a GPU: to NICs, or to other GPUs.
-  double fastest(bool network) const;
+  GBps fastest(bool network) const;
   // All that leaves a GPU: its NVLinks together, or its PCIe link.
-  double total() const { return total_; }
+  GBps total() const { return total_; }
 
  private:
   int own_nic(int gpu, int channel) const;
@@ -54,7 +54,7 @@ class Reach {
   std::vector<std::vector<int>> near_nic_;  // GPUs
   std::vector<int> own_gpu_;
   std::vector<std::array<std::vector<int>, 12>> tried_;
-  double total_ = 0;
+  GBps total_;
 };
 
 }  // namespace ddpsim::nccl

@@ -23,7 +23,7 @@ namespace {
 // first NIC, and writes 0.1 GB/s down whatever they carry (src/graph/search.cc, end of
 // ncclTopoCompute: "falling back to simple order"; the same from 2.18 to 2.28, not for CollNet
 // and NVLS, which are then not used). A NIC that an end of the order has no way to is not taken.
-constexpr double kFallbackBandwidth = 0.1e9;
+constexpr BytesPerSecond kFallbackBandwidth = bytes_per_s(GBps{0.1});
 void fall_back(ChannelGraph& g, const Node& node, bool network) {
   g.channels = 1;
   g.bw_intra = g.bw_inter = kFallbackBandwidth;
@@ -69,8 +69,8 @@ ChannelGraph graph_of(const Channels& c, const Node& node, bool network) {
               : c.shape == Shape::Balanced ? Pattern::BalancedTree
                                            : Pattern::PlainTree;
   if (c.count == 0) return g;
-  g.bw_intra = c.intra * 1e9;
-  g.bw_inter = c.inter * 1e9;
+  g.bw_intra = bytes_per_s(c.intra);
+  g.bw_inter = bytes_per_s(c.inter);
   g.type_intra = c.far_intra;
   g.type_inter = c.far_inter;
   g.same_channels = c.same;
@@ -110,7 +110,7 @@ ChannelGraph nvls(const Node& node, bool several, const Machine& m) {
     for (int gpu = 0; gpu < node.gpus; ++gpu) heads.push_back({gpu, -1});
   if (heads.size() > arity) heads.resize(arity);
   // How many of them their NICs and the ways to these carry, in and out.
-  auto carried = [&](double speed) {
+  auto carried = [&](GBps speed) {
     if (!several) return heads.size();
     Capacity left(node, m);
     std::size_t count = 0;
@@ -121,9 +121,9 @@ ChannelGraph nvls(const Node& node, bool several, const Machine& m) {
     return count;
   };
   std::size_t most = 0;
-  double at = 0;
-  for (double speed : tried) {
-    if (at > 0 && speed <= 0.49 * at) break;
+  GBps at;
+  for (GBps speed : tried) {
+    if (at > GBps{} && speed <= 0.49 * at) break;
     auto fit = static_cast<std::size_t>(std::max(0.0, (node.nvlink_per_gpu + kSlack) / speed - 1));
     std::size_t count = std::min(carried(speed), fit);
     if (!several && count < heads.size()) continue;
@@ -142,12 +142,12 @@ ChannelGraph nvls(const Node& node, bool several, const Machine& m) {
   if (most == 0) return g;
   // Then the speed between nodes is raised, a step of the list at a time, while it is below twice
   // the one inside; on one node nothing stands against it.
-  double inter = at;
+  GBps inter = at;
   for (auto faster = tried.rbegin(); faster != tried.rend(); ++faster)
     if (*faster > inter && inter < 2 * at && carried(*faster) >= most) inter = *faster;
   g.channels = static_cast<int>(most);
-  g.bw_intra = at * 1e9;
-  g.bw_inter = inter * 1e9;
+  g.bw_intra = bytes_per_s(at);
+  g.bw_inter = bytes_per_s(inter);
   g.type_intra = PathType::Nvl;
   g.pattern = Pattern::Nvls;
   for (std::size_t k = 0; k < most; ++k) g.order.push_back({heads[k][0]});
@@ -194,7 +194,7 @@ Graphs find_all(const SearchQuestion& q, bool in_full = false) {
 
 }  // namespace
 
-double link_bandwidth(Wire wire, double raw, const Machine& m) {
+GBps link_bandwidth(Wire wire, GBps raw, const Machine& m) {
   int cc = m.compute_capability;
   switch (wire) {
     case Wire::Nvlink: {  // raw per link: 25 GB/s (SM60 20, SM100 50); NCCL's: SM60 18, SM70 and
@@ -210,14 +210,15 @@ double link_bandwidth(Wire wire, double raw, const Machine& m) {
     case Wire::Upi:
       switch (m.cpu) {
         case Cpu::Amd:
-          return std::min(raw, 16.0);
+          return std::min(raw, GBps{16});
         case Cpu::Arm:
-          return std::min(raw, 6.0);
+          return std::min(raw, GBps{6});
         case Cpu::Power:
-          return std::min(raw, 32.0);
+          return std::min(raw, GBps{32});
         case Cpu::Intel:
         case Cpu::Mixed:
-          return std::min(raw, cc >= 89 && m.version.has(Change::SapphireRapidsRate) ? 22.0 : 10.0);
+          return std::min(
+              raw, GBps{cc >= 89 && m.version.has(Change::SapphireRapidsRate) ? 22.0 : 10.0});
       }
       return raw;
     case Wire::C2c:

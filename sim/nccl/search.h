@@ -14,16 +14,16 @@
 
 namespace ddpsim::nccl {
 
-// One node as NCCL's topology knows it. Bandwidths in NCCL's own numbers (link_bandwidth()), GB/s,
-// one direction.
+// One node as NCCL's topology knows it. Bandwidths in NCCL's own numbers (link_bandwidth()), one
+// direction.
 struct Node {
   int gpus = 1;                             // that the communicator uses
-  std::vector<double> links;                // capacity of each link of the node, one direction
+  std::vector<GBps> links;                  // capacity of each link of the node, one direction
   std::vector<char> pcie;                   // of each link: a PCIe one
   std::vector<std::vector<int>> gpu_route;  // [from * gpus + to]: links that a message crosses
   std::vector<PathType> gpu_path;           // [from * gpus + to]
   int nics = 0;
-  double nic_bandwidth = 0;
+  GBps nic_bandwidth;
   std::vector<std::vector<int>> out_route;  // [gpu * nics + nic]: links from the GPU to the NIC
   std::vector<std::vector<int>> in_route;   // [gpu * nics + nic]: from the NIC to the GPU
   std::vector<PathType> nic_path;           // [gpu * nics + nic]: from the GPU to the NIC
@@ -32,7 +32,7 @@ struct Node {
   std::vector<int> in_reverse;  // [gpu * nics + nic]: the way back of the last link from the NIC to
                                 // the GPU; -1 = none
   bool nvswitch = false;
-  double nvlink_per_gpu = 0;  // with NVSwitch
+  GBps nvlink_per_gpu;  // with NVSwitch
   std::size_t at(int gpu, int nic) const {
     return static_cast<std::size_t>(gpu * nics + nic);
   }  // in the lists of [gpu * nics + nic]
@@ -49,12 +49,12 @@ struct Machine {
   bool rccl = false;  // RCCL's numbers (rccl.h)
   bool operator==(const Machine&) const = default;
 };
-// NCCL's number for a link of this raw rate, GB/s. Sources: topo.h (LOC_BW, SM*_NVLINK_BW,
+// NCCL's number for a link of this raw rate. Sources: topo.h (LOC_BW, SM*_NVLINK_BW,
 // *_QPI_BW, AMD_BW, ARM_BW, PCI), NIC: speed / 8. Between CPUs NCCL has one number for each make,
 // never more than the raw rate here; of Intel's the one for Skylake, from 2.26 on with GPUs since
 // SM89 the one for Sapphire Rapids.
 enum class Wire : std::uint8_t { Nvlink, C2c, Pcie, Upi, Nic };
-double link_bandwidth(Wire wire, double raw_gb_per_s, const Machine& m);
+GBps link_bandwidth(Wire wire, GBps raw, const Machine& m);
 
 // What a search is asked. Of several nodes any number has one answer.
 struct SearchQuestion {

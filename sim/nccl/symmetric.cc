@@ -17,7 +17,8 @@ constexpr int kBlocksOfOneBlackwell = 32;
 constexpr double kTolerance = 1.025;
 constexpr double kPenaltyOfABlock = 0.025;
 constexpr std::int64_t kGib = std::int64_t{1} << 30;
-constexpr double kGbPerUs = static_cast<double>(kGib) / 1e6;  // NCCL's GB/s, bytes a microsecond
+constexpr BytesPerUs kGibPerSecond =
+    bytes_per_us(BytesPerSecond{static_cast<double>(kGib)});  // NCCL's GB/s
 constexpr double kLlFactor = 9;
 
 enum class Way : std::uint8_t { Ll, LlMulticast, Plain, Multicast };
@@ -48,26 +49,26 @@ constexpr bool multicast(Way w) {
 }
 
 // The lesser, and what is above 0, without a corner.
-double soft_min(double x, double ceiling, double softness) {
+BytesPerUs soft_min(BytesPerUs x, BytesPerUs ceiling, BytesPerUs softness) {
   return ceiling - softness * natural_logarithm(1 + (natural_exponential(ceiling / softness) - 1) *
-                                                        natural_exponential(-x / softness));
+                                                        natural_exponential(-(x / softness)));
 }
 double soft_plus(double x) {
   return x >= 100 ? x : natural_logarithm(1 + natural_exponential(x));
 }
 
-// What NCCL reckons with. Bytes, microseconds, bytes a microsecond.
+// NCCL reckons with these.
 struct Model {
   double bytes = 0;     // the larger of what a rank sends and receives
   double multiple = 1;  // that the switch makes of what a block moves
-  double latency = 0;
-  double block = 0;  // rate of one block
-  double peak = 0;
+  Microseconds latency;
+  BytesPerUs block;  // of one block
+  BytesPerUs peak;
   int most_blocks = kMostSymmetricBlocks;
 
-  double time(int blocks) const {
-    double rate = soft_min(blocks * block * multiple, peak, block);
-    return latency + soft_plus(bytes / rate - 1);
+  Microseconds time(int blocks) const {
+    BytesPerUs rate = soft_min(blocks * block * multiple, peak, block);
+    return latency + Microseconds{soft_plus((bytes / rate).us - 1)};
   }
 };
 
@@ -93,13 +94,13 @@ Model model_of(const Kernel& k, int ranks, bool blackwell, double bytes) {
   }
   bool both = all_reduce && k.way == Way::Multicast;
   if (blackwell) {
-    m.latency = is_ll(k.way) ? (k.op == Operation::AllGather ? 8.5 : 11) : all_reduce ? 19.5 : 13;
-    m.block = 55 * kGbPerUs;
-    m.peak = (both ? 1000 : 600) * kGbPerUs;
+    m.latency = {is_ll(k.way) ? (k.op == Operation::AllGather ? 8.5 : 11) : all_reduce ? 19.5 : 13};
+    m.block = 55 * kGibPerSecond;
+    m.peak = (both ? 1000 : 600) * kGibPerSecond;
   } else {
-    m.latency = is_ll(k.way) ? 4.5 : 7.8;
-    m.block = (all_reduce ? 65 : 44) * kGbPerUs;
-    m.peak = (both ? 480 : 320) * kGbPerUs;
+    m.latency = {is_ll(k.way) ? 4.5 : 7.8};
+    m.block = (all_reduce ? 65 : 44) * kGibPerSecond;
+    m.peak = (both ? 480 : 320) * kGibPerSecond;
   }
   return m;
 }
@@ -108,10 +109,10 @@ SymmetricKernel estimate(const Kernel& k, Model m, const Settings& settings) {
   if (settings.max_channels > 0) m.most_blocks = std::min(m.most_blocks, settings.max_channels);
   SymmetricKernel out{k.name, m.most_blocks, m.time(m.most_blocks)};
   for (int blocks = std::max(1, settings.min_channels); blocks < m.most_blocks; ++blocks) {
-    double time = m.time(blocks);
-    if (time > kTolerance * out.estimate_us) continue;
+    Microseconds time = m.time(blocks);
+    if (time > kTolerance * out.estimate) continue;
     out.blocks = blocks;
-    out.estimate_us = time;
+    out.estimate = time;
     break;
   }
   return out;
@@ -131,7 +132,7 @@ std::optional<SymmetricKernel> symmetric_kernel(const System& s, const Settings&
   if (all >= 64 * kGib) return std::nullopt;
   std::optional<SymmetricKernel> best;
   auto cost = [](const SymmetricKernel& k) {
-    return k.estimate_us * (1 + kPenaltyOfABlock * k.blocks);
+    return k.estimate * (1 + kPenaltyOfABlock * k.blocks);
   };
   for (const Kernel& k : kKernels) {
     if (k.op != op || (multicast(k.way) && !has_multicast) || (is_ll(k.way) && all >= 2 * kGib))

@@ -17,9 +17,9 @@
 namespace ddpsim::nccl {
 
 struct SymmetricKernel {
-  std::string_view name;   // as NCCL_SYM_KERNEL takes it
-  int blocks = 0;          // thread blocks, each on an SM of its own
-  double estimate_us = 0;  // NCCL's
+  std::string_view name;  // as NCCL_SYM_KERNEL takes it
+  int blocks = 0;         // thread blocks, each on an SM of its own
+  Microseconds estimate;  // NCCL's
 };
 
 // Of one operation of `bytes` (as nccl-tests states it), a sum of floating-point numbers of at most

@@ -54,8 +54,8 @@ struct ByNodes {
   double one_node = 0;
   double two_nodes = 0;
   double more = 0;
-  constexpr double on(int nodes) const {
-    return nodes <= 1 ? one_node : nodes == 2 ? two_nodes : more;
+  constexpr GBps on(int nodes) const {
+    return {nodes <= 1 ? one_node : nodes == 2 ? two_nodes : more};
   }
 };
 struct ByGeneration {
@@ -69,9 +69,9 @@ constexpr ByGeneration kTree{{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36
 constexpr ByGeneration kNvlsTree{
     {26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}};
 
-// What was measured later, GB/s a channel.
-constexpr double kRingLl128OfBlackwell = 40;
-constexpr double kNvlsTreeOfBlackwell = 80;
+// A channel's, measured later.
+constexpr GBps kRingLl128OfBlackwell{40};
+constexpr GBps kNvlsTreeOfBlackwell{80};
 
 // By size, from 64 bytes on, doubled.
 constexpr By<Protocol, std::array<double, 23>> kTreeCorrection{{{
@@ -80,7 +80,7 @@ constexpr By<Protocol, std::array<double, 23>> kTreeCorrection{{{
     {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9},
 }}};
 
-double limit_of(const ByGeneration& l, const System& s, int nodes, Version v) {
+GBps limit_of(const ByGeneration& l, const System& s, int nodes, Version v) {
   int cc = s.compute_capability;
   if (cc < 80) return l.volta.on(nodes);
   if (cc < 90) return l.ampere.on(nodes);
@@ -157,14 +157,14 @@ bool enabled(const System& s, Operation op, Algorithm a, Protocol p, Version v) 
   }
 }
 
-double bandwidth(const System& s, Operation op, Algorithm a, Protocol p, Version v) {
+GBps bandwidth(const System& s, Operation op, Algorithm a, Protocol p, Version v) {
   const ChannelGraph& g = graph_of(s, a);
   double n = s.ranks;
   double ppn = s.per_node();
   double channels = g.channels;
-  double intra = g.bw_intra / 1e9;
-  double inter = g.bw_inter / 1e9;
-  double speed = s.nodes <= 2 || is_collnet(a) ? intra : inter;
+  GBps intra = gb_per_s(g.bw_intra);
+  GBps inter = gb_per_s(g.bw_inter);
+  GBps speed = s.nodes <= 2 || is_collnet(a) ? intra : inter;
   bool gather = op == Operation::ReduceScatter || op == Operation::AllGather;
   if (is_nvls(a) && !v.has(Change::NvlsCostModel)) {
     if (gather && v.has(Change::NvlsGathersAtNetworkRate))
@@ -174,13 +174,13 @@ double bandwidth(const System& s, Operation op, Algorithm a, Protocol p, Version
     return channels * speed * (gather && v.has(Change::NvlsGathersAtFullRate) ? 1 : 5.0 / 6);
   }
   if (is_nvls(a)) {
-    double in = intra * nvls_efficiency(s.compute_capability) * (channels - 1) / channels *
-                (gather ? (ppn - 1) / ppn : 2);
-    double between = inter * (a == Algorithm::NvlsTree && s.nodes <= 2 ? 2 : 1);
+    GBps in = intra * nvls_efficiency(s.compute_capability) * (channels - 1) / channels *
+              (gather ? (ppn - 1) / ppn : 2);
+    GBps between = inter * (a == Algorithm::NvlsTree && s.nodes <= 2 ? 2 : 1);
     speed = std::min(in, between);
     if (a == Algorithm::NvlsTree) speed = std::min(speed, channel_limit(s, s.nodes, v, a, p));
   }
-  double bus = channels * speed;
+  GBps bus = channels * speed;
   if (a == Algorithm::Ring && p == Protocol::Ll) {
     double lines = v.has(Change::LlTakesHalf)                                             ? 0.5
                    : s.nodes > 1 || op == Operation::AllReduce || op == Operation::Reduce ? 0.25
@@ -219,34 +219,33 @@ double bandwidth(const System& s, Operation op, Algorithm a, Protocol p, Version
   return a == Algorithm::Ring || is_nvls(a) ? bus * n / steps : bus * 0.5;
 }
 
-double latency(const System& s, Operation op, Algorithm a, Protocol p, Version v) {
+Microseconds latency(const System& s, Operation op, Algorithm a, Protocol p, Version v) {
   const ChannelGraph& g = graph_of(s, a);
   double n = s.ranks;
   double nodes = s.nodes;
   double ppn = s.per_node();
   bool simple = p == Protocol::Simple;
   HopKind near = g.type_intra <= PathType::Nvl ? HopKind::Nvlink : HopKind::Pci;
-  double intra = step_latency_us(v, near, a, p);
+  Microseconds intra = step_latency(v, near, a, p);
   if (s.cpu == Cpu::Power && near == HopKind::Pci && a == Algorithm::Tree && simple)
-    intra = step_latency_us(v, near, Algorithm::Ring, p);
+    intra = step_latency(v, near, Algorithm::Ring, p);
   bool alone = s.ranks == s.nodes && v.has(Change::LoneGpusRunTrees);
-  double inter = step_latency_us(v, HopKind::Net, alone ? Algorithm::Tree : a, p) +
-                 static_cast<double>(g.latency_inter.ps) / 1e6 * (simple ? 2 : 1);
+  Microseconds inter = step_latency(v, HopKind::Net, alone ? Algorithm::Tree : a, p) +
+                       microseconds(g.latency_inter) * (simple ? 2 : 1);
   double steps = op == Operation::AllReduce                                     ? 2 * (n - 1)
                  : op == Operation::ReduceScatter || op == Operation::AllGather ? n - 1
                                                                                 : n;
   double levels = floor_log2(s.nodes);
-  double out = base_latency_us(v, a, p);
+  Microseconds out = base_latency(v, a, p);
   switch (a) {
     case Algorithm::Ring: {
       if (op == Operation::Broadcast || op == Operation::Reduce) {
-        double each = s.nodes > 1 ? step_latency_us(v, HopKind::Net, a, p) : intra;
+        Microseconds each = s.nodes > 1 ? step_latency(v, HopKind::Net, a, p) : intra;
         if (g.same_channels) return out + each;
-        if (simple)
-          each = step_latency_us(v, s.nodes > 1 ? HopKind::Net : near, Algorithm::Tree, p);
+        if (simple) each = step_latency(v, s.nodes > 1 ? HopKind::Net : near, Algorithm::Tree, p);
         return out + steps * each;
       }
-      double overhead = s.nodes == 1 ? 0 : (s.cpu == Cpu::Amd ? 2.0 : 1.0) * (simple ? 3 : 1);
+      Microseconds overhead{s.nodes == 1 ? 0 : (s.cpu == Cpu::Amd ? 2.0 : 1.0) * (simple ? 3 : 1)};
       double between = op == Operation::AllReduce ? 2 * (nodes - 1) : nodes - 1;
       if (op == Operation::AllReduce && s.nodes > 1 && !v.has(Change::RingsLastHopIsInside))
         between = 2 * nodes;
@@ -255,15 +254,15 @@ double latency(const System& s, Operation op, Algorithm a, Protocol p, Version v
     case Algorithm::Tree:
       return out + 2 * ((ppn - 1) * intra + levels * inter);
     case Algorithm::CollnetDirect:
-      return out + 2 * (std::min(1.0, ppn - 1) * intra + (ppn - 1) * 0.4) + inter;
+      return out + 2 * (std::min(1.0, ppn - 1) * intra + (ppn - 1) * Microseconds{0.4}) + inter;
     case Algorithm::CollnetChain:
       return out + 2 * (ppn - 1) * intra + inter;
     case Algorithm::Nvls:
-      return intra + (s.nodes > 1 ? inter : 0);
+      return intra + (s.nodes > 1 ? inter : Microseconds{});
     case Algorithm::NvlsTree:
       return out + intra + 2 * levels * inter;
     case Algorithm::Pat:
-      return out + levels * inter / 3.5 + 2.8 * n;
+      return out + levels * inter / 3.5 + Microseconds{2.8} * n;
   }
   return out;
 }
@@ -279,22 +278,24 @@ int floor_log2(std::int64_t n) {
   return k;
 }
 
-double step_latency_us(Version v, HopKind hop, Algorithm a, Protocol p) {
-  if (a == Algorithm::Tree && p == Protocol::Simple && !v.has(Change::SimpleTreeLatency)) return 28;
-  if (a == Algorithm::NvlsTree && hop == HopKind::Net && !v.has(Change::NvlsTreeNumbers)) return 14;
-  if (is_nvls(a) && hop == HopKind::Nvlink && !v.has(Change::NvlsStepLatency)) return 23;
-  return kStep[hop][a][p];
+Microseconds step_latency(Version v, HopKind hop, Algorithm a, Protocol p) {
+  if (a == Algorithm::Tree && p == Protocol::Simple && !v.has(Change::SimpleTreeLatency))
+    return {28};
+  if (a == Algorithm::NvlsTree && hop == HopKind::Net && !v.has(Change::NvlsTreeNumbers))
+    return {14};
+  if (is_nvls(a) && hop == HopKind::Nvlink && !v.has(Change::NvlsStepLatency)) return {23};
+  return {kStep[hop][a][p]};
 }
-double base_latency_us(Version v, Algorithm a, Protocol p) {
-  if (a == Algorithm::Tree && p == Protocol::Simple && !v.has(Change::SimpleTreeLatency)) return 0;
-  return kBase[a][p];
+Microseconds base_latency(Version v, Algorithm a, Protocol p) {
+  if (a == Algorithm::Tree && p == Protocol::Simple && !v.has(Change::SimpleTreeLatency)) return {};
+  return {kBase[a][p]};
 }
 
 double nvls_efficiency(int cc) {
   return cc >= 100 ? 0.74 : 0.85;
 }
 
-double channel_limit(const System& s, int nodes, Version v, Algorithm a, Protocol p) {
+GBps channel_limit(const System& s, int nodes, Version v, Algorithm a, Protocol p) {
   bool ll128 = p == Protocol::Ll128;
   if (a == Algorithm::Tree) return limit_of(ll128 ? kTreeLl128 : kTree, s, nodes, v);
   if (a == Algorithm::Ring && ll128)
@@ -306,15 +307,15 @@ double channel_limit(const System& s, int nodes, Version v, Algorithm a, Protoco
     return kNvlsTreeOfBlackwell;
   if (a == Algorithm::NvlsTree)
     return limit_of(v.has(Change::NvlsTreeNumbers) ? kNvlsTree : kTree, s, nodes, v);
-  return 0;
+  return {};
 }
 
-double ll_bus_limit(const System& s, int nodes, Version v) {
+GBps ll_bus_limit(const System& s, int nodes, Version v) {
   if (nodes > 1) {
     bool amd = s.cpu == Cpu::Amd || s.cpu == Cpu::Mixed;
     return (amd ? kLlMax.ampere : kLlMax.volta).on(nodes);
   }
-  if (s.compute_capability >= 90 && !v.has(Change::HopperLlLimit)) return kLlMax.ampere.one_node;
+  if (s.compute_capability >= 90 && !v.has(Change::HopperLlLimit)) return kLlMax.ampere.on(1);
   return limit_of(kLlMax, s, nodes, v);
 }
 
@@ -324,8 +325,8 @@ const ChannelGraph& graph_of(const System& s, Algorithm a) {
 int communicator_channels(const System& s, Algorithm a) {
   if (is_nvls(a)) return nvls_channels(s, s.version);
   int channels = std::min(64, 2 * graph_of(s, a).channels);
-  if (s.compute_capability >= 90 && s.nodes > 1 && s.graphs[GraphId::Ring].bw_intra > 45e9 &&
-      channels < 16)
+  if (s.compute_capability >= 90 && s.nodes > 1 &&
+      s.graphs[GraphId::Ring].bw_intra > bytes_per_s(GBps{45}) && channels < 16)
     channels *= 2;
   if (s.version.has(Change::NvlsRaisesChannels) && !s.version.has(Change::NvlsHasItsOwnChannels) &&
       has_nvls(s, s.version))
@@ -342,10 +343,10 @@ Table cost_table(const System& s, Operation op, Version v) {
   return t;
 }
 
-std::optional<double> estimate_us(const System& s, const Table& t, Operation op, Algorithm a,
-                                  Protocol p, std::int64_t bytes) {
+std::optional<Microseconds> estimate(const System& s, const Table& t, Operation op, Algorithm a,
+                                     Protocol p, std::int64_t bytes) {
   Cell c = t[a][p];
-  if (c.bandwidth <= 0) return std::nullopt;
+  if (c.bandwidth <= GBps{}) return std::nullopt;
   // NVLSTree's list has one entry more, as its last.
   bool nvls_tree = a == Algorithm::NvlsTree && s.version.has(Change::NvlsTreeCorrection) &&
                    s.compute_capability >= 100 && s.cpu != Cpu::Arm && s.cpu != Cpu::Power;
@@ -357,8 +358,8 @@ std::optional<double> estimate_us(const System& s, const Table& t, Operation op,
   }
   if (a == Algorithm::Ring && p == Protocol::Simple && op == Operation::AllReduce && s.nodes > 1 &&
       bytes / (static_cast<std::int64_t>(communicator_channels(s, a)) * s.ranks) >= 64)
-    c.latency_us *= s.compute_capability < 80 ? 1.9 : 1.4;
-  return c.latency_us + static_cast<double>(bytes) / (1000 * c.bandwidth);
+    c.latency *= s.compute_capability < 80 ? 1.9 : 1.4;
+  return c.latency + static_cast<double>(bytes) / c.bandwidth;
 }
 
 }  // namespace ddpsim::nccl

@@ -1,7 +1,7 @@
 // NCCL's cost model: latency and bandwidth of every (operation, algorithm, protocol), by NCCL's
-// version; the estimate from which NCCL chooses. Units inside: microseconds and GB/s (1e9 bytes/s),
-// as in NCCL. Source: NCCL src/graph/tuning.cc (ncclTopoInitTunerConstants, ncclTopoTuneModel,
-// ncclTopoGetAlgoTime) at the tags v2.19.3 to v2.30.7; docs/model.md section 7.
+// version; the estimate from which NCCL chooses. Source: NCCL src/graph/tuning.cc
+// (ncclTopoInitTunerConstants, ncclTopoTuneModel, ncclTopoGetAlgoTime) at the tags v2.19.3 to
+// v2.30.7; docs/model.md section 7.
 #pragma once
 
 #include <array>
@@ -43,8 +43,8 @@ struct System {
 
 // One cell of NCCL's table. bandwidth 0 = not available.
 struct Cell {
-  double latency_us = 0;
-  double bandwidth = 0;  // GB/s of the whole operation: bytes / bandwidth = time
+  Microseconds latency;
+  GBps bandwidth;  // of the whole operation: bytes / bandwidth = time
 };
 using Table = By<Algorithm, By<Protocol, Cell>>;
 
@@ -52,25 +52,25 @@ Table cost_table(const System& s, Operation op, Version v);
 
 // ncclTopoGetAlgoTime: with the corrections by size. nullopt = not available. `bytes`: NCCL's
 // count, the larger of what a rank sends and receives in all.
-std::optional<double> estimate_us(const System& s, const Table& t, Operation op, Algorithm a,
-                                  Protocol p, std::int64_t bytes);
+std::optional<Microseconds> estimate(const System& s, const Table& t, Operation op, Algorithm a,
+                                     Protocol p, std::int64_t bytes);
 
 // Whose numbers ddpsim's own price takes, whatever version runs: the newest, which were measured;
 // of earlier ones some only keep an algorithm from being chosen (28 us for each hop of a Simple
 // tree, 2.19 to 2.22).
 inline constexpr Version kMeasured{28};
 
-// NCCL's latencies, microseconds: one step over a kind of hop, and once per operation.
+// NCCL's latencies: one step over a kind of hop, and once per operation.
 enum class HopKind : std::uint8_t { Nvlink, Pci, Net };
 template <>
 inline constexpr std::size_t kCount<HopKind> = 3;
-double step_latency_us(Version v, HopKind hop, Algorithm a, Protocol p);
-double base_latency_us(Version v, Algorithm a, Protocol p);
+Microseconds step_latency(Version v, HopKind hop, Algorithm a, Protocol p);
+Microseconds base_latency(Version v, Algorithm a, Protocol p);
 double nvls_efficiency(int compute_capability);
-// On so many nodes of this system, GB/s. Of one channel's data: what its thread block can move at
-// most. Tree and LL128 have such limits; 0 = none known.
-double channel_limit(const System& s, int nodes, Version v, Algorithm a, Protocol p);
-double ll_bus_limit(const System& s, int nodes, Version v);  // of bus bandwidth that LL reaches
+// On so many nodes of this system a channel's thread block moves at most so much of its data. Tree
+// and LL128 have such limits; 0 = none known.
+GBps channel_limit(const System& s, int nodes, Version v, Algorithm a, Protocol p);
+GBps ll_bus_limit(const System& s, int nodes, Version v);  // of bus bandwidth that LL reaches
 
 const ChannelGraph& graph_of(const System& s, Algorithm a);
 // Channels of the communicator: the search's, duplicated, and of 2.20 to 2.27 as many as NVLS has,

@@ -36,8 +36,8 @@ int Walk::look(const Channels& wanted, Channels& best, int tries, bool all) {
 // More in all; then, of the same kind, fewer hops.
 bool Walk::better(const Channels& now, const Channels& than) const {
   if (now.count < now.least) return false;
-  double mine = now.count * now.intra;
-  double bar = than.count * than.intra;
+  GBps mine = now.count * now.intra;
+  GBps bar = than.count * than.intra;
   if (!machine_.version.has(Change::CrossingRingsNeedNoMargin))
     bar *= 1 - ((than.cross != 0 ? 1 : 0) - (now.cross != 0 ? 1 : 0)) * 0.15;
   if (mine > bar + kSlack) return true;
@@ -48,7 +48,7 @@ bool Walk::better(const Channels& now, const Channels& than) const {
 // Each channel comes by a NIC, and leaves each of its GPUs but the last (a ring on one node: all)
 // by a link; what these carry of such channels.
 int Walk::most_channels(const Channels& wanted) const {
-  auto times = [](double capacity, double speed) {
+  auto times = [](GBps capacity, GBps speed) {
     return static_cast<int>(std::min<double>(kMostChannels, (capacity + 2 * kSlack) / speed));
   };
   int most = wanted.most;
@@ -138,10 +138,10 @@ void Walk::begin() {
 
 void Walk::begin_at_nics() {
   const std::vector<int>& nics = reach_.nics(-1, now_.far_inter);
-  auto whole = static_cast<double>(static_cast<int>(now_.inter));
+  const GBps whole{static_cast<double>(static_cast<int>(now_.inter.gb_per_s))};
   for (std::size_t i = 0; i < nics.size(); ++i) {
     int nic = nics[(static_cast<std::size_t>(now_.count) + i) % nics.size()];
-    double& left = nth(nic_left_, nic);
+    GBps& left = nth(nic_left_, nic);
     if (left < whole) continue;
     if (in_pairs() && nic != nth(now_.nics, now_.count - 1)[1]) continue;
     nth(now_.nics, now_.count)[0] = nic;
@@ -172,13 +172,13 @@ void Walk::begin_near(int nic) {
     return;
   }
   // The fastest, and of these those of fewest hops, going round.
-  double rate = 0;
+  GBps rate;
   int hops = 0;
   for (int g = 0; g < node_.gpus; ++g) {
     const Reached& r = reach_.from_nic(g, nic);
     if (r.rate > rate || (r.rate == rate && r.hops < hops)) rate = r.rate, hops = r.hops;
   }
-  if (rate < static_cast<int>(now_.inter)) return;
+  if (rate.gb_per_s < static_cast<int>(now_.inter.gb_per_s)) return;
   for (int i = 0; i < node_.gpus; ++i) {
     int g = (now_.count + i) % node_.gpus;
     const Reached& r = reach_.from_nic(g, nic);
@@ -261,7 +261,7 @@ void Walk::leave(int gpu, const Step& s) {
 // A balanced tree's first two GPUs give half each.
 void Walk::leave_by(int gpu, int nic, const Step& s) {
   bool balanced = now_.shape == Shape::Balanced;
-  double speed = balanced ? now_.inter / 2 : now_.inter;
+  GBps speed = balanced ? now_.inter / 2 : now_.inter;
   std::size_t at = node_.at(gpu, nic);
   if (node_.nic_path[at] > now_.far_inter ||
       (!ring() && node_.nic_back_path[at] > now_.far_inter) || !capacity_.take_out(gpu, nic, speed))
@@ -317,8 +317,8 @@ const std::vector<int>& Walk::nearest_first(int gpu, int nic) {
     int g = (gpu + i) % node_.gpus;
     const Reached& inside = reach_.between(gpu, g);
     Reached from = nic >= 0 ? reach_.from_nic(g, nic) : Reached{};
-    keys.emplace_back(-static_cast<int>(from.rate), from.hops, -static_cast<int>(inside.rate),
-                      inside.hops, i, g);
+    keys.emplace_back(-static_cast<int>(from.rate.gb_per_s), from.hops,
+                      -static_cast<int>(inside.rate.gb_per_s), inside.hops, i, g);
   }
   std::sort(keys.begin(), keys.end());
   for (const Key& k : keys) out.push_back(std::get<5>(k));
@@ -338,7 +338,8 @@ void Walk::add_next_gpus(int gpu, const Step& s) {
   if (to_nic && s.leave != s.at + 1 && std::all_of(begin, next_.end(), [&](int g) {
         const Reached& a = reach_.between(gpu, *begin);
         const Reached& b = reach_.between(gpu, g);
-        return static_cast<int>(a.rate) == static_cast<int>(b.rate) && a.hops == b.hops;
+        return static_cast<int>(a.rate.gb_per_s) == static_cast<int>(b.rate.gb_per_s) &&
+               a.hops == b.hops;
       }))
     std::reverse(begin, next_.end());
   if (node_.nvswitch) add_neighbours(gpu, first);

@@ -28,8 +28,8 @@ struct Channels {
   int cross = 0;     // a ring's way out may be another NIC than its way in; 2: of each two channels
                      // one goes in where the other goes out
   bool same = true;  // every channel goes through the GPUs in the first one's order
-  double intra = 0;  // GB/s of each inside the node, and to its NICs
-  double inter = 0;
+  GBps intra;        // of each inside the node, and to its NICs
+  GBps inter;
   PathType far_intra = PathType::Loc;  // no way between GPUs, and to NICs, is farther
   PathType far_inter = PathType::Loc;
   int count = 0;
@@ -98,7 +98,7 @@ class Walk {
   const Reach& reach_;
   bool network_;
   Capacity capacity_;
-  std::vector<double> nic_left_;           // whole GB/s that channels begin with
+  std::vector<GBps> nic_left_;             // whole GB/s that channels begin with
   std::vector<std::uint64_t> visited_;     // of each GPU, a bit for each channel
   std::vector<std::vector<int>> nearest_;  // [gpu * (nics + 1) + nic + 1], filled when asked for
   std::vector<int> next_;                  // GPUs to go on to, of all steps that are open

@@ -146,7 +146,7 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
     const collective::Communicator& c = of_group(all, static_cast<int>(k));
     const nccl::Group* group = nccl_group(c);
     if (!group) continue;  // of one rank
-    // Whether a cell is available does not depend on the size (nccl::estimate_us).
+    // Whether a cell is available does not depend on the size (nccl::estimate).
     constexpr std::int64_t kAnySize = 1;
     for (Operation op : needed)
       if (!nccl::choose(*group, op, kAnySize))

@@ -18,7 +18,7 @@ bool same(const nccl::Choice& a, const nccl::Choice& b) {
 std::vector<nccl::Choice> choices_of(const nccl::Group& g, const TunedSize& s) {
   std::vector<nccl::Choice> out;
   for (const nccl::Candidate& c : nccl::candidates(g, s.op, s.bytes)) {
-    if (!c.estimate_us) continue;
+    if (!c.estimate) continue;
     const int own = nccl::complete(g, s.op, c.algorithm, c.protocol, s.bytes).channels;
     std::vector<int> counts{own};
     for (int n = 1; n < own; n *= 2) counts.push_back(n);

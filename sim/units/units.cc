@@ -145,11 +145,6 @@ Bandwidth scale(Bandwidth b, double factor) {
   return {v < 9.2e18 ? static_cast<std::int64_t>(v) : INT64_MAX};
 }
 
-Duration from_us(double us) {
-  double ps = us * static_cast<double>(kMicrosecond.ps) + 0.5;
-  return {ps < 9.2e18 ? static_cast<std::int64_t>(ps) : kForever};
-}
-
 Parsed<Duration> parse_duration(std::string_view text) {
   return parse_with<Duration>(text, kTimeUnits, "a time such as \"5us\", \"1.5ms\" or \"300ns\"");
 }

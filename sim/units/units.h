@@ -1,8 +1,9 @@
 // Strong quantities: time in integer picoseconds, data in bytes, bandwidth in bits per second.
 //
 // Every quantity of ddpsim's physics is one of these. They convert to and from text in one place
-// (parse_*, to_string), and work/rate becomes time in one place (transfer_time), which rounds up.
-// MiB (2^20) is not MB (10^6); Gb (bit) is not GB (byte).
+// (parse_*, to_string), and work/rate becomes time in one place (ceil_ps, transfer_time), which
+// rounds up. Floating-point numbers of other units: convert.h. MiB (2^20) is not MB (10^6); Gb
+// (bit) is not GB (byte).
 #pragma once
 
 #include <compare>
@@ -107,8 +108,6 @@ Duration transfer_time(Bytes bytes, Bandwidth bandwidth);
 Duration scale(Duration d, double factor);
 // b * factor, rounded half up. REQUIRES: factor >= 0. Saturates at the largest bandwidth.
 Bandwidth scale(Bandwidth b, double factor);
-// Rounded half up. REQUIRES: us >= 0. Saturates at kForever.
-Duration from_us(double us);
 
 // A parsed quantity, or a sentence that says what was expected.
 template <class T>

@@ -368,14 +368,15 @@ TEST(Import, AGraphComesBack) {
   EXPECT_EQ(io::write_nccl_graphs(g).dump(1) + "\n", o.out);
   const nccl::ChannelGraph& ring = g[nccl::GraphId::Ring];
   EXPECT_EQ(ring.channels, 2);
-  EXPECT_EQ(ring.bw_intra, 20e9);
-  EXPECT_EQ(ring.bw_inter, 12.5e9);
+  EXPECT_EQ(ring.bw_intra, BytesPerSecond{20e9});
+  EXPECT_EQ(ring.bw_inter, BytesPerSecond{12.5e9});
   EXPECT_EQ(ring.latency_inter.ps, 1'500'000);
   EXPECT_EQ(ring.type_intra, nccl::PathType::Nvl);
   EXPECT_EQ(ring.type_inter, nccl::PathType::Pxb);
   EXPECT_EQ(ring.order, (std::vector<std::vector<int>>{{0, 10}, {10, 0}}));
   EXPECT_EQ(ring.nics, (std::vector<std::array<int, 2>>{{0, 0}, {1, 1}}));
-  EXPECT_EQ(g[nccl::GraphId::Tree].bw_inter, 20e9);  // as speedintra, where it is not said
+  EXPECT_EQ(g[nccl::GraphId::Tree].bw_inter,
+            BytesPerSecond{20e9});  // as speedintra, where it is not said
   EXPECT_TRUE(g[nccl::GraphId::Tree].nics.empty());
   EXPECT_EQ(g[nccl::GraphId::CollnetChain].channels, 0);
   EXPECT_FALSE(g[nccl::GraphId::Nvls].same_channels);

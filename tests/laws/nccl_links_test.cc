@@ -152,7 +152,7 @@ TEST(NcclLinks, SlowerIsNeverFasterOnTheSameChannels) {
           for (Operation op : kOps)
             for (std::int64_t bytes : kSizes)
               for (const nccl::Candidate& k : nccl::candidates(g.system, g.settings, op, bytes)) {
-                if (!k.estimate_us) continue;
+                if (!k.estimate) continue;
                 nccl::Choice choice =
                     nccl::complete(g.system, g.settings, op, k.algorithm, k.protocol, bytes);
                 Duration now = nccl::price_of(g, p, Level::Mid, op, choice, {bytes}).total;
@@ -217,8 +217,8 @@ TEST(NcclLinks, TheSearchFindsWhatAllOfNcclsTriesFind) {
             << name << " x " << hosts << ", " << used << " GPUs, " << link.name << " x " << factor
             << ", then " << second.name << ", NCCL " << release << ", NCCL_CROSS_NIC "
             << settings.cross_nic << ": graph " << g << ": " << found.values[g].channels << " x "
-            << found.values[g].bw_intra << ", all tries " << all.values[g].channels << " x "
-            << all.values[g].bw_intra;
+            << found.values[g].bw_intra.bytes_per_s << ", all tries " << all.values[g].channels
+            << " x " << all.values[g].bw_intra.bytes_per_s;
     }
   }
   EXPECT_GT(compared, given("DDPSIM_SEARCH_CASES", 400) / 2);

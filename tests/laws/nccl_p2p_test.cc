@@ -171,7 +171,7 @@ nccl::P2pPairs pair_by_pair(const nccl::Group& g) {
               ? out.inside
               : out.between;
       nccl::find_p2p_route(g, a, b, route);
-      nccl::SlowestHop hop{true, route.transport, route.latency, {}, 0, 0};
+      nccl::SlowestHop hop{true, route.transport, route.latency};
       for (topology::LinkId l : route.links) {
         ++to.messages[l];
         Bytes eager = g.fabric->links()[l].eager;
@@ -352,10 +352,9 @@ struct Oracle {
       links.push_back(graph.add_resource({l.bandwidth.bytes_per_ps() * t.efficiency.mid}));
     }
     for (int r = 0; r < w.group.ranks(); ++r)
-      flags.push_back(graph.add_resource(
-          {nccl::ll_bus_limit(w.group.system, w.group.system.nodes, w.group.settings.version) /
-           1e3}));
-    double sockets = p2p_socket_rate_us(o, w.profile, Level::Mid, priced.between) / 1e6;
+      flags.push_back(graph.add_resource({bytes_per_ps(bytes_per_us(
+          nccl::ll_bus_limit(w.group.system, w.group.system.nodes, w.group.settings.version)))}));
+    double sockets = bytes_per_ps(p2p_socket_rate(o, w.profile, Level::Mid, priced.between));
     for (int r = 0; r < w.group.ranks() && sockets > 0; ++r) {
       sending.push_back(graph.add_resource({sockets}));
       receiving.push_back(graph.add_resource({sockets}));
@@ -409,7 +408,7 @@ struct Oracle {
     // Rank, thread block -> rounds / 8 -> messages.
     std::map<std::pair<int, int>, std::map<int, std::vector<const Message*>>> batches;
     for (const Message& m : all) batches[{m.from, m.block}][m.round / 8].push_back(&m);
-    double block = nccl::block_rate(w.group) / 1e3;  // bytes per picosecond
+    double block = bytes_per_ps(bytes_per_us(nccl::block_rate(w.group)));
     // Batch k of all ranks begins when batch k - 1 of that block has ended everywhere.
     std::map<int, std::vector<engine::TaskId>> gates;
     for (auto& [place, turns] : batches) {
@@ -441,11 +440,10 @@ struct Oracle {
     }
     engine::FlowId wire = graph.add_flow(demands, 1, m.inside ? share : 0);
     engine::FlowId copy = graph.add_flow({}, 1, share);
-    nccl::SlowestHop hop{true, route.transport, route.latency, {}, 0, 0};
-    Duration latency{
-        static_cast<std::int64_t>(nccl::step_us(w.group, w.profile, hop, nccl::Algorithm::Ring,
-                                                kind.protocol, std::min(kind.chunk, kind.part)) *
-                                  1e6)};
+    nccl::SlowestHop hop{true, route.transport, route.latency};
+    Duration latency{static_cast<std::int64_t>(
+        picoseconds(nccl::step_time(w.group, w.profile, hop, nccl::Algorithm::Ring, kind.protocol,
+                                    std::min(kind.chunk, kind.part))))};
     std::int64_t bytes = nccl::p2p_message_bytes(o, size);
     std::int64_t first = std::min(bytes, m.part * kind.part);
     std::int64_t left = std::min(bytes, first + kind.part) - first;

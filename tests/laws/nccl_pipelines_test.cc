@@ -261,7 +261,7 @@ TEST(NcclPipelines, AreMadeWhereNcclMayChooseThem) {
           for (const nccl::Candidate& a :
                nccl::candidates(nccl_group(c)->system, nccl::Settings(), op, 1 << 20))
             available = available || (a.algorithm != Algorithm::Ring &&
-                                      nccl::pipeline_of(a.algorithm) == p && a.estimate_us);
+                                      nccl::pipeline_of(a.algorithm) == p && a.estimate);
         EXPECT_EQ(nccl_group(c)->pipes[p].stages > 0, available)
             << place.cluster << " x" << place.hosts << ", pipeline " << static_cast<int>(p);
         if (available) made.insert(p);

@@ -130,7 +130,8 @@ TEST(NcclBuffers, TheRingIsWhatItsSlicesTake) {
             have[s] = free + latency;
           }
       EXPECT_NEAR(static_cast<double>(p.fill.ps),
-                  static_cast<double>(c.chunk) / 2 / (nccl::block_rate(w.group) / 2) * 1e3, 1e3);
+                  picoseconds(static_cast<double>(c.chunk) / 2 / (nccl::block_rate(w.group) / 2)),
+                  1e3);
       double priced = static_cast<double>((p.total - p.base - p.fill).ps);
       EXPECT_NEAR(priced, free, 1e-6 * free) << buffer << " bytes of buffer, " << loops << " loops";
     }

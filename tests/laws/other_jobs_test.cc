@@ -52,10 +52,6 @@ predict::Prediction beside(const Half& own, const std::vector<Half>& others,
   return out;
 }
 
-double seconds(Duration d) {
-  return static_cast<double>(d.ps) / 1e12;
-}
-
 // While the long job sends, a step of the short one sends at half the rate, and the long one moves
 // what is left: its whole rate while the short one computes, half of it while that sends.
 struct Pair {

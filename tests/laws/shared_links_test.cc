@@ -40,10 +40,6 @@ void each_case(F f) {
   for (std::uint64_t seed = 0; seed < kNcclCases; ++seed) f(random_nccl_links(seed));
 }
 
-double seconds(Duration d) {
-  return static_cast<double>(d.ps) / 1e12;
-}
-
 double at_share(std::vector<double> v, double share) {
   std::sort(v.begin(), v.end());
   return v[static_cast<std::size_t>(share * static_cast<double>(v.size() - 1))];

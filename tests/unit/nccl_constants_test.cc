@@ -44,24 +44,24 @@ struct Planted {
 };
 
 TEST(NcclConstants, AreWhatTheOtherMachinesTablesSay) {
-  Planted first("first", 19, 8, {.own_channel_us = 0.3});
-  Planted second("second", 21, 8, {.own_channel_us = 0.5});
-  Planted newer("newer", 29, 8, {.batch_channel_us = 0.4});
-  Planted alone("alone", 29, 1, {.batch_channel_us = 0.9, .nvls_chunk_us = 0.5});
+  Planted first("first", 19, 8, {.own_channel = {0.3}});
+  Planted second("second", 21, 8, {.own_channel = {0.5}});
+  Planted newer("newer", 29, 8, {.batch_channel = {0.4}});
+  Planted alone("alone", 29, 1, {.batch_channel = {0.9}, .nvls_chunk = {0.5}});
   const std::vector<CollectiveTable> tables{first.table, second.table, newer.table, alone.table};
   auto fitted = [&](const std::string& without) { return fit_constants(tables, without); };
-  EXPECT_NEAR(fitted("").own_channel_us, 0.4, 1e-3) << "between the two machines";
-  EXPECT_NEAR(fitted("first").own_channel_us, 0.5, 1e-3);
-  EXPECT_NEAR(fitted("second").own_channel_us, 0.3, 1e-3);
-  EXPECT_NEAR(fitted("").batch_channel_us, 0.4, 1e-3)
+  EXPECT_NEAR(fitted("").own_channel.us, 0.4, 1e-3) << "between the two machines";
+  EXPECT_NEAR(fitted("first").own_channel.us, 0.5, 1e-3);
+  EXPECT_NEAR(fitted("second").own_channel.us, 0.3, 1e-3);
+  EXPECT_NEAR(fitted("").batch_channel.us, 0.4, 1e-3)
       << "one process a GPU says nothing of launches by channel";
-  EXPECT_EQ(fitted("newer").batch_channel_us, 0);
+  EXPECT_EQ(fitted("newer").batch_channel.us, 0);
 }
 
 TEST(NcclConstants, ChunksOfNvlsAreFound) {
-  Planted machine("machine", 20, 1, {.nvls_chunk_us = 0.5});
-  EXPECT_NEAR(fit_constants({machine.table}, "").nvls_chunk_us, 0.5, 1e-9);
-  EXPECT_EQ(fit_constants({machine.table}, "machine").nvls_chunk_us, 0);
+  Planted machine("machine", 20, 1, {.nvls_chunk = {0.5}});
+  EXPECT_NEAR(fit_constants({machine.table}, "").nvls_chunk.us, 0.5, 1e-9);
+  EXPECT_EQ(fit_constants({machine.table}, "machine").nvls_chunk.us, 0);
 }
 
 // 16 channels, 8 heads, chunks of 16 KiB: a loop is 2 MiB, and one of half a chunk for each head
@@ -69,7 +69,7 @@ TEST(NcclConstants, ChunksOfNvlsAreFound) {
 TEST(NcclConstants, AChunkThatIsNotFullTakesAsLongToGetGoing) {
   Planted machine("machine", 20, 1, {});
   auto total = [&](std::int64_t bytes, double chunk_us) {
-    nccl::set_constants(*machine.table.group, {.nvls_chunk_us = chunk_us});
+    nccl::set_constants(*machine.table.group, {.nvls_chunk = {chunk_us}});
     nccl::Choice c = nccl::complete(*machine.table.group, Operation::AllReduce,
                                     nccl::Algorithm::Nvls, nccl::Protocol::Simple, bytes);
     EXPECT_EQ(c.chunk, 16 << 10);

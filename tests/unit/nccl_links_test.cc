@@ -26,7 +26,7 @@ std::vector<int> first(int n) {
 // NCCL_GRAPH_DUMP_FILE of such a host: one channel of 0.1 GB/s in the GPUs' order, SYS.
 void expect_simple_order(const ChannelGraph& g, int gpus) {
   ASSERT_EQ(g.channels, 1);
-  EXPECT_EQ(g.bw_intra, 0.1e9);
+  EXPECT_EQ(g.bw_intra, BytesPerSecond{0.1e9});
   EXPECT_EQ(g.type_intra, PathType::Sys);
   EXPECT_EQ(g.type_inter, PathType::Sys);
   ASSERT_EQ(g.order.size(), 1u);
@@ -62,7 +62,7 @@ TEST(NcclSearch, CollnetHasNoFallback) {
   c.link.bandwidth = {80'000'000};
   topology::Fabric f(c);
   auto graphs = nccl::make_group(f, first(16), {}, 90).system.graphs;
-  EXPECT_EQ(graphs[nccl::GraphId::Ring].bw_inter, 0.1e9);
+  EXPECT_EQ(graphs[nccl::GraphId::Ring].bw_inter, BytesPerSecond{0.1e9});
   EXPECT_EQ(graphs[nccl::GraphId::CollnetChain].channels, 0);
   EXPECT_EQ(graphs[nccl::GraphId::CollnetDirect].channels, 0);
 }
@@ -198,7 +198,7 @@ TEST(NcclPrices, WhatTakesTooLongForAClockTakesForever) {
   std::int64_t bytes = 9'000'000'000'000'000'000;
   for (Operation op : {Operation::AllReduce, Operation::AllGather, Operation::Broadcast})
     for (const nccl::Candidate& k : nccl::candidates(g.system, g.settings, op, bytes)) {
-      if (!k.estimate_us) continue;
+      if (!k.estimate) continue;
       nccl::Choice choice =
           nccl::complete(g.system, g.settings, op, k.algorithm, k.protocol, bytes);
       EXPECT_EQ(nccl::price_of(g, p, Level::Mid, op, choice, {bytes}).total.ps, kForever);

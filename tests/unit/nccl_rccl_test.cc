@@ -26,7 +26,7 @@ struct Mi300x {
   }
   Mi300x(const Mi300x&) = delete;
   bool offers(nccl::Algorithm a, nccl::Protocol p) const {
-    return group.tables[Operation::AllReduce][a][p].bandwidth > 0;
+    return group.tables[Operation::AllReduce][a][p].bandwidth > GBps{};
   }
 };
 
@@ -46,7 +46,7 @@ TEST(Rccl, RingsUseEveryLinkEquallyOften) {
   Mi300x s(true);
   const nccl::ChannelGraph& ring = s.group.system.graphs[nccl::GraphId::Ring];
   ASSERT_EQ(ring.channels, 28);
-  EXPECT_DOUBLE_EQ(ring.bw_intra, 12e9);
+  EXPECT_DOUBLE_EQ(ring.bw_intra.bytes_per_s, 12e9);
   EXPECT_EQ(communicator_channels(s.group.system, nccl::Algorithm::Ring), 56);
   std::map<std::pair<int, int>, int> crossed;
   for (const std::vector<int>& order : ring.order) {

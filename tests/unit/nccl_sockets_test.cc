@@ -134,7 +134,7 @@ TEST(NcclSockets, DoNotChangeWhatNcclChooses) {
     ASSERT_TRUE(a && b);
     EXPECT_EQ(a->algorithm, b->algorithm) << bytes;
     EXPECT_EQ(a->protocol, b->protocol) << bytes;
-    EXPECT_EQ(a->estimate_us, b->estimate_us) << bytes;
+    EXPECT_EQ(a->estimate, b->estimate) << bytes;
   }
 }
 

@@ -95,7 +95,7 @@ TEST(NcclSymmetric, KernelsAreWhatNcclPicks) {
     ASSERT_TRUE(k) << p.name;
     EXPECT_EQ(k->name, p.name) << p.ranks << " ranks, " << p.bytes;
     EXPECT_EQ(k->blocks, p.blocks) << p.name << ", " << p.bytes;
-    EXPECT_NEAR(k->estimate_us / p.us, 1, 1e-4) << p.name << ", " << p.bytes;
+    EXPECT_NEAR(k->estimate.us / p.us, 1, 1e-4) << p.name << ", " << p.bytes;
   }
 }
 
@@ -121,8 +121,8 @@ TEST(NcclSymmetric, TakesNoMoreBlocksThanAllowed) {
   constexpr std::int64_t kGiB = 1 << 30;
   EXPECT_GT(symmetric_kernel(s, {}, Operation::AllReduce, kGiB)->blocks, 4);
   EXPECT_LE(symmetric_kernel(s, few, Operation::AllReduce, kGiB)->blocks, 4);
-  EXPECT_GT(symmetric_kernel(s, few, Operation::AllReduce, kGiB)->estimate_us,
-            symmetric_kernel(s, {}, Operation::AllReduce, kGiB)->estimate_us);
+  EXPECT_GT(symmetric_kernel(s, few, Operation::AllReduce, kGiB)->estimate,
+            symmetric_kernel(s, {}, Operation::AllReduce, kGiB)->estimate);
 }
 
 }  // namespace

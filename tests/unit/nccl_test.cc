@@ -89,14 +89,14 @@ TEST(NcclTuning, IsTheTableThatNcclPrints) {
       Cell c = cost_table(s.group.system, p.op, {28})[p.algorithm][p.protocol];
       std::string what = std::string(name_of(p.op)) + " " + name_of(p.algorithm) + "/" +
                          name_of(p.protocol) + " on " + std::to_string(ranks);
-      EXPECT_NEAR(c.latency_us, p.latency, 0.051) << what;
-      EXPECT_NEAR(c.bandwidth, p.bandwidth, 0.051) << what;
+      EXPECT_NEAR(c.latency.us, p.latency, 0.051) << what;
+      EXPECT_NEAR(c.bandwidth.gb_per_s, p.bandwidth, 0.051) << what;
     }
   }
 }
 
 bool available(const System& s, Operation op, Algorithm a, Protocol p, int version = 28) {
-  return cost_table(s, op, {version})[a][p].bandwidth > 0;
+  return cost_table(s, op, {version})[a][p].bandwidth > GBps{};
 }
 
 TEST(NcclSearch, FindsWhatNcclFindsOnKnownNodes) {
@@ -146,8 +146,8 @@ TEST(NcclSearch, FindsWhatNcclFindsOnKnownNodes) {
     std::string what = std::string(k.cluster) + " x " + std::to_string(k.hosts) + ", graph " +
                        name_of(k.graph) + ", 2." + std::to_string(k.version);
     EXPECT_EQ(g.channels, k.channels) << what;
-    EXPECT_NEAR(g.bw_intra / 1e9, k.intra, 1e-9) << what;
-    EXPECT_NEAR(g.bw_inter / 1e9, k.inter, 1e-9) << what;
+    EXPECT_NEAR(gb_per_s(g.bw_intra).gb_per_s, k.intra, 1e-9) << what;
+    EXPECT_NEAR(gb_per_s(g.bw_inter).gb_per_s, k.inter, 1e-9) << what;
   }
 }
 
@@ -178,7 +178,7 @@ TEST(NcclSearch, PrefersNvlinkAndTwoRingsForTwoDomains) {
             PathType::Nvl);
   Node node;
   node.gpus = 4;
-  node.links.assign(16, 80);
+  node.links.assign(16, GBps{80});
   node.pcie.assign(16, 0);
   node.gpu_path.assign(16, PathType::Sys);
   node.gpu_route.resize(16);
@@ -192,14 +192,14 @@ TEST(NcclSearch, PrefersNvlinkAndTwoRingsForTwoDomains) {
       else
         node.gpu_route[at] = {4 + a / 2};
     }
-  node.links[4] = node.links[5] = 10;  // between the CPUs
+  node.links[4] = node.links[5] = {10};  // between the CPUs
   auto ring = [&](int version) {
     return search(node, 1, {80, Cpu::Intel, {version}}, {}, false)[GraphId::Ring];
   };
   EXPECT_EQ(ring(25).channels, 1);
-  EXPECT_NEAR(ring(25).bw_intra, 10e9, 1);
+  EXPECT_NEAR(ring(25).bw_intra.bytes_per_s, 10e9, 1);
   EXPECT_EQ(ring(26).channels, 2);
-  EXPECT_NEAR(ring(26).bw_intra, 5e9, 1);
+  EXPECT_NEAR(ring(26).bw_intra.bytes_per_s, 5e9, 1);
 }
 
 // Of several nodes NVLS's heads are the GPUs next to NICs.
@@ -270,8 +270,8 @@ TEST(NcclSearch, CrossingRingsKeepTheirRails) {
 // default, about 480 GB/s of bus bandwidth where a ring has 370.
 TEST(NcclSearch, EightHopperGpusUseTheSwitch) {
   World s("hgx-h100", 1, 8);
-  EXPECT_EQ(s.group.system.graphs[nccl::GraphId::Nvls].bw_intra, 40e9);
-  EXPECT_EQ(s.group.system.graphs[nccl::GraphId::Nvls].bw_inter, 60e9);
+  EXPECT_EQ(s.group.system.graphs[nccl::GraphId::Nvls].bw_intra, BytesPerSecond{40e9});
+  EXPECT_EQ(s.group.system.graphs[nccl::GraphId::Nvls].bw_inter, BytesPerSecond{60e9});
   auto c = choose(s.group.system, s.group.settings, AR, std::int64_t{8} << 30);
   ASSERT_TRUE(c);
   EXPECT_EQ(c->algorithm, N);
@@ -281,7 +281,7 @@ TEST(NcclSearch, KeepsASpeedUnlessTheNextIsMoreThanHalf) {
   World s("gpu-ethernet-25g", 4, 4);
   const ChannelGraph& g = s.group.system.graphs[nccl::GraphId::Ring];
   EXPECT_EQ(g.channels, 1) << "not 13 channels of 0.24 GB/s, although they carry a little more";
-  EXPECT_NEAR(g.bw_inter, 3e9, 1);
+  EXPECT_NEAR(g.bw_inter.bytes_per_s, 3e9, 1);
 }
 
 TEST(NcclSearch, ARackOfNvlinkIsOneNode) {
@@ -321,7 +321,7 @@ TEST(NcclSearch, RingsGoThroughEveryGpuOnceAndFitTheirLinks) {
           << name;
       for (std::size_t i = 0; i < order.size(); ++i) {
         s.fabric->find_route(order[i], order[(i + 1) % order.size()], route);
-        for (topology::LinkId l : route.links) used[l] += g.bw_intra;
+        for (topology::LinkId l : route.links) used[l] += g.bw_intra.bytes_per_s;
       }
     }
     for (const auto& [l, bytes] : used)
@@ -397,21 +397,24 @@ TEST(NcclTuning, VersionsDiffer) {
   auto cell = [&](int v, Algorithm a, Protocol p) {
     return cost_table(s.group.system, AR, {v})[a][p];
   };
-  EXPECT_GT(cell(19, T, SI).latency_us, cell(23, T, SI).latency_us)
+  EXPECT_GT(cell(19, T, SI).latency, cell(23, T, SI).latency)
       << "2.19 raised the tree's NVLink latency to 28 us, 2.23 took it back";
   EXPECT_LT(cell(20, R, LL).bandwidth, cell(21, R, LL).bandwidth) << "2.21 raised Hopper's LL";
   EXPECT_EQ(cell(10, R, SI).bandwidth, cell(19, R, SI).bandwidth) << "older ones count as 2.19";
   // src/graph/tuning.cc of 2.19.3 to 2.28.3: NVLS has 5/6 of the least of both speeds before 2.28,
   // and what is gathered no factor from 2.23 on; a Simple tree begins at once before 2.23; a plain
   // tree has 15 % less in all; a ring's LL a quarter before 2.21.
-  for (int v : {19, 23, 27}) EXPECT_NEAR(cell(v, N, SI).bandwidth, 8 * 40 * 5.0 / 6, 1e-9) << v;
-  auto gather = [&](int v) { return cost_table(s.group.system, AG, {v})[N][SI].bandwidth; };
+  for (int v : {19, 23, 27})
+    EXPECT_NEAR(cell(v, N, SI).bandwidth.gb_per_s, 8 * 40 * 5.0 / 6, 1e-9) << v;
+  auto gather = [&](int v) {
+    return cost_table(s.group.system, AG, {v})[N][SI].bandwidth.gb_per_s;
+  };
   EXPECT_NEAR(gather(22), 8 * 40 * 5.0 / 6, 1e-9);
   EXPECT_NEAR(gather(23), 8 * 40, 1e-9);
   EXPECT_NEAR(gather(27), 8 * 40 * 7.0 / 8, 1e-9);
-  EXPECT_EQ(cell(22, T, SI).latency_us, 14 * 28);
-  EXPECT_NEAR(cell(28, T, SI).latency_us, 8.4 + 14 * 4, 1e-9);
-  EXPECT_NEAR(cell(20, R, LL).bandwidth, std::min(12 * 30 * 0.25, 87.7) * 8 / 14, 1e-9);
+  EXPECT_EQ(cell(22, T, SI).latency, Microseconds{14 * 28});
+  EXPECT_NEAR(cell(28, T, SI).latency.us, 8.4 + 14 * 4, 1e-9);
+  EXPECT_NEAR(cell(20, R, LL).bandwidth.gb_per_s, std::min(12 * 30 * 0.25, 87.7) * 8 / 14, 1e-9);
   System plain = s.group.system;
   plain.graphs[nccl::GraphId::Tree].pattern = Pattern::PlainTree;
   for (int v : {19, 25, 28})
@@ -528,8 +531,8 @@ TEST(NcclChoice, OfACommunicatorIsThatOfItsSystem) {
         EXPECT_EQ(cached->protocol, fresh->protocol);
         EXPECT_EQ(cached->channels, fresh->channels);
         EXPECT_EQ(cached->chunk, fresh->chunk);
-        EXPECT_EQ(cached->estimate_us, fresh->estimate_us);
-        EXPECT_EQ(cached->estimate_us, candidates(**g, op, bytes).front().estimate_us.value_or(-1));
+        EXPECT_EQ(cached->estimate, fresh->estimate);
+        EXPECT_EQ(cached->estimate, candidates(**g, op, bytes).front().estimate);
       }
 }
 
@@ -616,7 +619,7 @@ TEST(NcclPrice, GrowsWithBytes) {
     World s(name, hosts, hosts * test::cluster(name).devices_per_host);
     for (Operation o : kAll<Operation>)
       for (const Candidate& c : candidates(s.group.system, s.group.settings, o, kMiB)) {
-        if (!c.estimate_us) continue;
+        if (!c.estimate) continue;
         Choice fixed = complete(s.group.system, s.group.settings, o, c.algorithm, c.protocol, kMiB);
         Duration last;
         for (std::int64_t bytes = 8; bytes <= (std::int64_t{8} << 30); bytes = bytes * 3 / 2 + 1) {

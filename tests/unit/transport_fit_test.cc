@@ -233,7 +233,7 @@ TEST(OneGpu, NcclSearchesAndChoosesAsItDid) {
   };
   const nccl::ChannelGraph ring = group(2, {}).system.graphs[nccl::GraphId::Ring];
   EXPECT_EQ(ring.channels, 1);  // nccl-graph.xml
-  EXPECT_NEAR(ring.bw_inter, 1.2e9, 1);
+  EXPECT_NEAR(ring.bw_inter.bytes_per_s, 1.2e9, 1);
   std::string folder = test::source_path("calib/gpu-runs/h100-sxm");
   int chosen = 0;
   int same = 0;

@@ -1,6 +1,4 @@
 // Quantities: exact in, exact through, readable out.
-#include "sim/units/units.h"
-
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -8,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/units/convert.h"
 #include "sim/units/elementary.h"
 
 namespace ddpsim {
@@ -174,8 +173,40 @@ TEST(Arithmetic, Saturates) {
   EXPECT_EQ(sum, forever);
   EXPECT_EQ(Bytes{INT64_MAX} + Bytes{1}, Bytes{INT64_MAX});
   EXPECT_EQ(Bytes{INT64_MAX / 2} * 3, Bytes{INT64_MAX});
-  EXPECT_EQ(from_us(1e300), forever);
-  EXPECT_EQ(from_us(2.5), Duration{2'500'000});
+  EXPECT_EQ(to_duration(Microseconds{1e300}), forever);
+  EXPECT_EQ(to_duration(Microseconds{2.5}), Duration{2'500'000});
+}
+
+TEST(Converting, GoesByPowersOfTen) {
+  EXPECT_EQ(seconds(kSecond * 3), 3);
+  EXPECT_EQ(milliseconds(kMillisecond * 3), 3);
+  EXPECT_EQ(microseconds(Duration{2'500'000}), Microseconds{2.5});
+  EXPECT_EQ(picoseconds(Microseconds{2.5}), 2.5e6);
+  EXPECT_EQ(per_ps(3e12), 3);
+  EXPECT_EQ(gb_per_s(Bandwidth{8'000'000'000}), GBps{1});
+  EXPECT_EQ(gb_per_s(BytesPerSecond{3e9}), GBps{3});
+  EXPECT_EQ(bytes_per_s(GBps{0.1}), BytesPerSecond{0.1e9});
+  EXPECT_EQ(bytes_per_s(Bandwidth{8}), BytesPerSecond{1});
+  EXPECT_EQ(bytes_per_us(GBps{2}), BytesPerUs{2000});
+  EXPECT_EQ(bytes_per_us(GBps{2}, 3), BytesPerUs{6000});
+  EXPECT_EQ(bytes_per_us(BytesPerSecond{5e6}), BytesPerUs{5});
+  EXPECT_EQ(bytes_per_us(2.5), BytesPerUs{2.5e6});
+  EXPECT_EQ(bytes_per_ps(BytesPerUs{3e6}), 3);
+  EXPECT_EQ(3000 / GBps{3}, Microseconds{1});
+  EXPECT_EQ(6 / BytesPerUs{3}, Microseconds{2});
+}
+
+TEST(Converting, AmountsOfOneUnitAreReckonedWith) {
+  GBps rate{3};
+  rate += {2};
+  rate -= {1};
+  rate *= 6;
+  rate /= 4;
+  EXPECT_EQ(rate, GBps{6});
+  EXPECT_EQ(2 * rate + rate * 3 - rate / 2, GBps{27});
+  EXPECT_EQ(rate / GBps{3}, 2);
+  EXPECT_TRUE(rate < GBps{7} && rate <= rate && rate > GBps{5} && rate >= rate);
+  EXPECT_FALSE(rate < rate || rate > rate || rate == GBps{7});
 }
 
 TEST(Printing, PicksTheUnitAndFourDigits) {

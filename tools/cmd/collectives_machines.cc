@@ -73,9 +73,9 @@ io::OrderedJson spreads_json(const calib::PriceIntervals& all) {
 }
 
 io::OrderedJson constants_json(const nccl::Constants& c) {
-  return {{"own_channel_us", c.own_channel_us},
-          {"batch_channel_us", c.batch_channel_us},
-          {"nvls_chunk_us", c.nvls_chunk_us}};
+  return {{"own_channel_us", c.own_channel.us},
+          {"batch_channel_us", c.batch_channel.us},
+          {"nvls_chunk_us", c.nvls_chunk.us}};
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ NcclAnswer ask_nccl(const NcclQuestion& q, Operation op, Bytes bytes) {
                      "with an error, too)"};
   NcclAnswer out{op, bytes, {}, *chosen, {}};
   for (const nccl::Candidate& c : nccl::candidates(group, op, bytes.count)) {
-    if (!c.estimate_us) continue;
+    if (!c.estimate) continue;
     Row row{c, nccl::complete(group, op, c.algorithm, c.protocol, bytes.count), {}};
     row.price = nccl::price_of(group, profile, Level::Mid, op, row.choice, bytes);
     out.rows.push_back(std::move(row));
@@ -79,7 +79,7 @@ NcclAnswer ask_nccl(const NcclQuestion& q, Operation op, Bytes bytes) {
   if (std::none_of(out.rows.begin(), out.rows.end(),
                    [&](const Row& r) { return out.is_chosen(r); })) {
     // NCCL before 2.24 takes a ring where its settings leave nothing.
-    Row row{{chosen->algorithm, chosen->protocol, chosen->estimate_us, {}},
+    Row row{{chosen->algorithm, chosen->protocol, chosen->estimate, {}},
             *chosen,
             nccl::price_of(group, profile, Level::Mid, op, *chosen, bytes)};
     out.rows.insert(out.rows.begin(), std::move(row));
@@ -96,7 +96,7 @@ std::string nccl_csv(const NcclQuestion& q, const NcclAnswer& a) {
                        report::csv_field(q.hardware.profile.name), q.ranks,
                        nccl::name_of(r.candidate.algorithm), nccl::name_of(r.candidate.protocol),
                        a.is_chosen(r) ? "yes" : "no", r.choice.channels, r.choice.chunk,
-                       *r.candidate.estimate_us * 1e6, r.price.total.ps, r.price.base.ps,
+                       picoseconds(*r.candidate.estimate), r.price.total.ps, r.price.base.ps,
                        r.price.steps.ps, r.price.fill.ps, r.price.transfer.ps,
                        r.price.bus_bytes_per_s, report::csv_field(r.price.limited_by),
                        report::csv_field(fmt::format("{}", fmt::join(notes_of(q), "; "))));
@@ -122,7 +122,7 @@ io::OrderedJson nccl_json(const NcclQuestion& q, const NcclAnswer& a, const std:
                     {"channels", r.choice.channels},
                     {"threads", r.choice.threads},
                     {"chunk_bytes", r.choice.chunk},
-                    {"nccl_ps", static_cast<std::int64_t>(*r.candidate.estimate_us * 1e6)},
+                    {"nccl_ps", static_cast<std::int64_t>(picoseconds(*r.candidate.estimate))},
                     {"price_ps", r.price.total.ps},
                     {"low_ps", nccl::range_of(r.price.total, a.bytes).low.ps},
                     {"high_ps", nccl::range_of(r.price.total, a.bytes).high.ps},
@@ -142,7 +142,7 @@ io::OrderedJson nccl_json(const NcclQuestion& q, const NcclAnswer& a, const std:
   if (auto kernel = nccl::symmetric_kernel(*q.group, a.op, a.bytes))
     j["symmetric"] = {{"kernel", kernel->name},
                       {"blocks", kernel->blocks},
-                      {"nccl_ps", std::llround(kernel->estimate_us * 1e6)}};
+                      {"nccl_ps", std::llround(picoseconds(kernel->estimate))}};
   j["launches"] = {{"gpus_per_process", own.gpus}, {"ps", own.time.ps}};
   j["changes"] = switches_json(switches_of(*q.group, h.profile, a.op));
   j["rendezvous"] = rendezvous_json(rendezvous_of(*q.group, h.profile, a.op));
@@ -174,11 +174,11 @@ std::string nccl_text(const NcclQuestion& q, const NcclAnswer& a, const std::str
   out += fmt::format("  {:<16} {:>8} {:>11} {:>11} {:>10}  {}\n", "", "channels", "NCCL says",
                      "ddpsim", "bus GB/s", "limited by");
   for (const Row& r : a.rows)
-    out +=
-        fmt::format("{} {:<16} {:>8} {:>11} {:>11} {:>10.1f}  {}\n", a.is_chosen(r) ? "*" : " ",
-                    name_of(r.candidate), r.choice.channels,
-                    to_string(Duration{static_cast<std::int64_t>(*r.candidate.estimate_us * 1e6)}),
-                    to_string(r.price.total), r.price.bus_bytes_per_s / 1e9, r.price.limited_by);
+    out += fmt::format(
+        "{} {:<16} {:>8} {:>11} {:>11} {:>10.1f}  {}\n", a.is_chosen(r) ? "*" : " ",
+        name_of(r.candidate), r.choice.channels,
+        to_string(Duration{static_cast<std::int64_t>(picoseconds(*r.candidate.estimate))}),
+        to_string(r.price.total), r.price.bus_bytes_per_s / 1e9, r.price.limited_by);
   const Row& mine =
       *std::find_if(a.rows.begin(), a.rows.end(), [&](const Row& r) { return a.is_chosen(r); });
   const Row& best = *std::min_element(a.rows.begin(), a.rows.end(), [](const Row& x, const Row& y) {
@@ -206,7 +206,7 @@ std::string nccl_text(const NcclQuestion& q, const NcclAnswer& a, const std::str
         "NCCL takes its kernel {} on {} thread {} instead. It says {}; nothing here has measured "
         "one.\n",
         kernel->name, kernel->blocks, kernel->blocks == 1 ? "block" : "blocks",
-        to_string(Duration{std::llround(kernel->estimate_us * 1e6)}));
+        to_string(Duration{std::llround(picoseconds(kernel->estimate))}));
   if (best.price.total < mine.price.total)
     out += fmt::format(
         "By ddpsim's price {} would take {:.0f} % less. To try it: NCCL_ALGO={} NCCL_PROTO={}, or "

@@ -34,7 +34,7 @@ void add_priced_points(std::vector<report::TunerPoint>& out, const nccl::Group& 
   for (Operation op : nccl::kAll<Operation>)
     for (std::int64_t bytes = 256; bytes <= (std::int64_t{4} << 30); bytes *= 2)
       for (const nccl::Candidate& c : nccl::candidates(g, op, bytes)) {
-        if (!c.estimate_us) continue;
+        if (!c.estimate) continue;
         nccl::Choice choice = nccl::complete(g, op, c.algorithm, c.protocol, bytes);
         double us = static_cast<double>(
                         nccl::price_of(g, profile, Level::Mid, op, choice, {bytes}).total.ps) /

@@ -55,7 +55,7 @@ bool add_stage(const Group& whole, const std::vector<Group>& groups, const Profi
   for (const auto& [link, b] : bytes) loads.push_back({link, b});
   // What threads copy is in each communicator's own price.
   Bottleneck shared = bottleneck(whole, p, level, loads, 1, 1, false);
-  Duration together = from_us(shared.us);
+  Duration together = to_duration(shared.time);
   if (together > stage.transfer) {
     stage.transfer = together;
     stage.limited_by = whole.fabric->link_name(shared.link);
@@ -148,8 +148,7 @@ std::vector<Composed> composed_all_reduces(const Group& g, const Profile& p, Lev
     }
     if (longest == nullptr) continue;
     c.limited_by = longest->limited_by;
-    c.bus_bytes_per_s = static_cast<double>(size.count) * 2 * (n - 1) / n /
-                        (static_cast<double>(c.total.ps) / 1e12);
+    c.bus_bytes_per_s = static_cast<double>(size.count) * 2 * (n - 1) / n / seconds(c.total);
   }
   return out;
 }

@@ -141,7 +141,7 @@ void make_loads(Group& g, const std::vector<int>& nics) {
   // What NCCL cannot choose here is not listed: in large jobs stages are many.
   auto may_run = [&](Algorithm a, Operation op) {
     return std::any_of(g.tables[op][a].begin(), g.tables[op][a].end(),
-                       [](const Cell& c) { return c.bandwidth > 0; });
+                       [](const Cell& c) { return c.bandwidth > GBps{}; });
   };
   for (Algorithm a : kAll<Algorithm>)
     if (a != Algorithm::Ring &&
@@ -155,12 +155,12 @@ void find_hops(Group& g) {
   topology::Route route;
   auto slower = [&](SlowestHop& hop) {
     if (hop.exists && hop.wire >= route.latency) return;
-    hop = {true, route.transport, route.latency, {}, 1e30, 0, false};
+    hop = {true, route.transport, route.latency, {}, {INT64_MAX}, {}, false};
     for (topology::LinkId id : route.links) {
       const topology::Link& l = g.fabric->links()[id];
-      hop.rate = std::min(hop.rate, l.bandwidth.bytes_per_ps() * 1e12);
+      hop.rate = std::min(hop.rate, l.bandwidth);
       if (l.eager.count > 0 && (hop.eager.count == 0 || l.eager < hop.eager)) hop.eager = l.eager;
-      if (l.staging.bits_per_s > 0) hop.staging = l.staging.bytes_per_ps() * 1e12;
+      if (l.staging.bits_per_s > 0) hop.staging = l.staging;
       hop.by_memory = hop.by_memory || (!g.to_memory.empty() && g.to_memory[id]);
     }
   };

@@ -10,8 +10,8 @@ struct SlowestHop {
   std::uint8_t transport = 0;
   Duration wire;
   Bytes eager;             // smallest of its links that has one
-  double rate = 0;         // raw, bytes/s, of its slowest link
-  double staging = 0;      // bytes/s one way; 0 = not staged
+  Bandwidth rate;          // raw, of its slowest link
+  Bandwidth staging;       // one way; 0 = not staged
   bool by_memory = false;  // through the host's (peers.h)
 };
 

@@ -13,10 +13,10 @@ int most_of_a_host(const Group& g) {
 }
 
 Duration launches(const Group& g, const Profile& p, const Choice& choice, int gpus_per_process) {
-  double channel = g.settings.version.has(Change::WorkSharedByChannels)
-                       ? g.constants.batch_channel_us
-                       : g.constants.own_channel_us;
-  return (p.host.launch + from_us(channel * choice.channels)) * gpus_per_process;
+  Microseconds channel = g.settings.version.has(Change::WorkSharedByChannels)
+                             ? g.constants.batch_channel
+                             : g.constants.own_channel;
+  return (p.host.launch + to_duration(channel * choice.channels)) * gpus_per_process;
 }
 
 Duration nccl_tests_time(const Group& g, const Profile& p, const Price& price, const Choice& choice,

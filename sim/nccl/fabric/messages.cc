@@ -20,10 +20,6 @@ using engine::TaskGraph;
 using engine::TaskId;
 using Kind = Stage::Kind;
 
-Duration us(double t) {
-  return from_us(t);
-}
-
 // The stages' flows: one unit is one byte of the operation that passes the stage.
 Flows::OfStages prepare(TaskGraph& g, const Group& group, const Profile& p, Level level,
                         const PipeTerms& t, const Flows& flows) {
@@ -38,27 +34,27 @@ Flows::OfStages prepare(TaskGraph& g, const Group& group, const Profile& p, Leve
   std::vector<engine::ResourceId> copies(group.devices.size(), engine::kNone);
   std::vector<engine::ResourceId> sending(group.devices.size(), engine::kNone);
   std::vector<engine::ResourceId> receiving(group.devices.size(), engine::kNone);
-  auto own = [&](engine::ResourceId& of, double bytes_per_us) {
-    if (of == engine::kNone) of = g.add_resource({bytes_per_us / 1e6, 0, 0});
+  auto own = [&](engine::ResourceId& of, BytesPerUs rate) {
+    if (of == engine::kNone) of = g.add_resource({bytes_per_ps(rate), 0, 0});
     return of;
   };
   for (std::size_t i = 0; i < out.list.size(); ++i) {
     Stage s = out.list.at(i);
     std::vector<engine::Demand> demands;
-    double slowest = 0;  // microseconds a byte
+    Microseconds slowest;  // of a byte
     links.clear();
     add_stage_load(group, s, route, links);
     for (const LinkLoad& l : links) loads.add(l.link, l.per_byte);
     for (const LinkLoad& l : loads.take()) {
       double wire = l.per_byte * (of_network(group, l.link) ? t.between : t.inside);
       // Through the host's memory a byte takes more of a link's time.
-      double rate = link_rate_us(group, p, level, l.link);
-      double share = link_rate(group, p, level, l.link) * 1e6 / rate;
+      BytesPerUs rate = carried_by(group, p, level, l.link);
+      double share = bytes_per_us(link_rate(group, p, level, l.link)) / rate;
       demands.push_back({flows.link(l.link), wire * share});
       slowest = std::max(slowest, wire / rate);
     }
     auto from = static_cast<std::size_t>(s.from);
-    if (s.kind == Kind::Net && t.sockets > 0) {
+    if (s.kind == Kind::Net && t.sockets > BytesPerUs{}) {
       const double load = t.between * socket_load(group, t.pipeline, s) / s.share;
       engine::ResourceId alone = engine::kNone;  // a connection's threads serve one stage
       auto to = static_cast<std::size_t>(s.to);
@@ -68,20 +64,20 @@ Flows::OfStages prepare(TaskGraph& g, const Group& group, const Profile& p, Leve
       slowest = std::max(slowest, load / t.sockets);
     }
     double part = group_share(group, t.pipeline, s.group);
-    if (s.blocks > 0 && t.blocks > 0) {
+    if (s.blocks > 0 && t.blocks > BytesPerUs{}) {
       engine::ResourceId alone = engine::kNone;  // of a pass that another stage pays for
       engine::ResourceId& by =
           s.same_pass ? alone : threads[from * groups + static_cast<std::size_t>(s.group)];
       demands.push_back({own(by, t.blocks * part), s.blocks / s.share});
       slowest = std::max(slowest, s.blocks / s.share / (t.blocks * part));
     }
-    if (s.kind == Kind::CopyIn && t.copies > 0) {
+    if (s.kind == Kind::CopyIn && t.copies > BytesPerUs{}) {
       demands.push_back({own(copies[from], t.copies), 1});
       slowest = std::max(slowest, 1 / t.copies);
     }
     out.flows.push_back(demands.empty() ? engine::kNoFlow
                                         : g.add_flow(demands, part * static_cast<double>(groups)));
-    out.us_per_byte.push_back(slowest);
+    out.of_byte.push_back(slowest);
   }
   return out;
 }
@@ -141,13 +137,15 @@ class Pieces {
     std::size_t in_channel = i % stages_.list.size();
     Stage s = stages_.at(i);
     bool first = stages_.waits_for(in_channel).empty();
-    double latency_us = is_between(s.kind) ? t_.between_us : is_inside(s.kind) ? t_.inside_us : 0;
-    Duration latency = us(latency_us);
+    Microseconds wait = is_between(s.kind)  ? t_.between_latency
+                        : is_inside(s.kind) ? t_.inside_latency
+                                            : Microseconds{};
+    Duration latency = to_duration(wait);
     add_moving(i, j, s, first, piece);
-    double alone = t_.piece * s.share * of_stages_.us_per_byte[i];
+    Microseconds alone = t_.piece * s.share * of_stages_.of_byte[i];
     auto window = static_cast<std::size_t>(t_.window);
     bool full = window > 0 && j >= window &&
-                2 * latency_us + alone >
+                2 * wait + alone >
                     t_.window * alone;  // the buffer: word of an earlier piece has to come back
     if (first && j > 0 && !full) return;
     TaskId ready = at_[i][j].begun;
@@ -173,13 +171,13 @@ class Pieces {
     engine::FlowId flow = of_stages_.flows[i];
     now.moved = flow == engine::kNoFlow ? g_.add_fixed({}) : g_.add_task({}, piece * s.share, flow);
     now.begun = now.moved;
-    if ((t_.lines && s.kind == Kind::Hop) || (t_.pace > 0 && first)) {
+    if ((t_.lines && s.kind == Kind::Hop) || (t_.pace > Microseconds{} && first)) {
       now.begun = g_.add_fixed({});
       g_.add_edge(now.begun, now.moved);
     }
     if (j > 0) g_.add_edge(at_[i][j - 1].moved, now.begun);
-    if (j > 0 && t_.pace > 0 && first)
-      g_.add_edge(after(g_, us(t_.piece * t_.pace), {at_[i][j - 1].begun}), now.begun);
+    if (j > 0 && t_.pace > Microseconds{} && first)
+      g_.add_edge(after(g_, to_duration(t_.piece * t_.pace), {at_[i][j - 1].begun}), now.begun);
   }
 
   // `ready`: a latency before the piece may move.
@@ -226,7 +224,7 @@ std::vector<TaskId> add_messages(TaskGraph& g, const Group& group, const Profile
                                  std::span<const TaskId> arrive) {
   PipeTerms t = pipe_terms(group, p, level, op, choice, size);
   std::vector<TaskId> start = engine::launched(
-      g, us(base_latency_us(kMeasured, choice.algorithm, choice.protocol)), arrive);
+      g, to_duration(base_latency(kMeasured, choice.algorithm, choice.protocol)), arrive);
   auto key = std::make_tuple(choice.algorithm, choice.protocol, choice.channels, t.operation);
   auto known = flows.known.find(key);
   if (known == flows.known.end())

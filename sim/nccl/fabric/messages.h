@@ -19,7 +19,7 @@ struct Flows {
   struct OfStages {
     Stages list;
     std::vector<engine::FlowId> flows;  // of each; kNoFlow: takes no time
-    std::vector<double> us_per_byte;    // of each, alone
+    std::vector<Microseconds> of_byte;  // of each, alone
   };
   std::map<std::tuple<Algorithm, Protocol, int, Operation>, OfStages> known;
 };

@@ -66,12 +66,12 @@ OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Setti
                  const Searches* known = nullptr);
 // Other settings of what may be chosen. REQUIRES: the others are the same.
 void set_choice(Group& g, const Settings& settings);
-// What was read off published tables and is the same for every machine, microseconds (docs/model.md
-// 7.3). A machine is judged with what the tables of others say (calib/fit/constants.h).
+// Times that were read off published tables, the same for every machine (docs/model.md 7.3). A
+// machine is judged with what the tables of others say (calib/fit/constants.h).
 struct Constants {
-  double own_channel_us = 0.155;   // of a launch, each channel: up to 2.21 a work of its own,
-  double batch_channel_us = 0.06;  // ... from 2.22 on one for all
-  double nvls_chunk_us = 0.70;     // until a chunk of NVLS gets going, which no other hides
+  Microseconds own_channel{0.155};   // of a launch, each channel: up to 2.21 a work of its own,
+  Microseconds batch_channel{0.06};  // ... from 2.22 on one for all
+  Microseconds nvls_chunk{0.70};     // until a chunk of NVLS gets going, which no other hides
 };
 void set_constants(Group& g, const Constants& c);
 // What a tuner plugin says, instead of what one said before; none = no plugin.

@@ -10,7 +10,7 @@
 namespace ddpsim::nccl {
 namespace {
 
-constexpr double kUnknownNicGbytes = 1.25;
+constexpr GBps kUnknownNic{1.25};
 
 Wire wire_of(topology::LinkKind kind) {
   switch (kind) {
@@ -68,8 +68,7 @@ class NodeMaker {
     auto [it, fresh] = index_.emplace(l, static_cast<int>(node_.links.size()));
     const topology::Link& link = f_.links()[l];
     if (fresh) {
-      node_.links.push_back(
-          link_bandwidth(wire_of(link.kind), link.bandwidth.bytes_per_ps() * 1e3, machine_));
+      node_.links.push_back(link_bandwidth(wire_of(link.kind), gb_per_s(link.bandwidth), machine_));
       node_.pcie.push_back(link.kind == topology::LinkKind::Pcie);
     }
     return it->second;
@@ -102,8 +101,7 @@ class NodeMaker {
   // A NVLink domain of several hosts: each GPU by its own NIC.
   void give_each_its_nic() {
     node_.nics = node_.gpus;
-    node_.nic_bandwidth =
-        c_.link.bandwidth.bytes_per_ps() * 1e3 * c_.nics_per_host / c_.devices_per_host;
+    node_.nic_bandwidth = gb_per_s(c_.link.bandwidth) * c_.nics_per_host / c_.devices_per_host;
     node_.out_route.resize(n_ * n_);
     node_.in_route.resize(n_ * n_);
     node_.in_reverse.assign(n_ * n_, -1);
@@ -120,9 +118,9 @@ class NodeMaker {
     if (c_.pattern == ddpsim::Pattern::Graph) {
       nics_.assign(1, 0);
       for (const GraphLink& l : c_.links)
-        node_.nic_bandwidth = std::max(node_.nic_bandwidth, l.link.bandwidth.bytes_per_ps() * 1e3);
+        node_.nic_bandwidth = std::max(node_.nic_bandwidth, gb_per_s(l.link.bandwidth));
     } else {
-      node_.nic_bandwidth = c_.link.bandwidth.bytes_per_ps() * 1e3;
+      node_.nic_bandwidth = gb_per_s(c_.link.bandwidth);
     }
     node_.nics = static_cast<int>(nics_.size());
     // Sockets, and NICs without GPUDirect, are reached through the host's memory.
@@ -131,7 +129,7 @@ class NodeMaker {
     // An interface without a speed, as loopback is, counts as 10 Gb/s (NCCL,
     // src/transport/net_socket.cc).
     bool loopback = net.transport == "loopback";
-    if (loopback) node_.nic_bandwidth = kUnknownNicGbytes;
+    if (loopback) node_.nic_bandwidth = kUnknownNic;
     through_host_ = loopback || net.transport == "tcp" || net.staging.bits_per_s > 0;
   }
 

@@ -59,10 +59,10 @@ Nvlinks nvlinks_inside(const Group& g) {
         int count = 0;
         if (type <= topology::PathType::Nvl) {
           g.fabric->find_route(from, to, route);
-          double raw = 1e30;
+          Bandwidth raw{INT64_MAX};
           for (topology::LinkId l : route.links)
-            raw = std::min(raw, g.fabric->links()[l].bandwidth.bytes_per_ps() * 1e3);
-          count = nvlinks_of(raw, g.system.compute_capability);
+            raw = std::min(raw, g.fabric->links()[l].bandwidth);
+          count = nvlinks_of(gb_per_s(raw), g.system.compute_capability);
         }
         out.fewest = out.fewest < 0 ? count : std::min(out.fewest, count);
         out.all = out.all && type < topology::PathType::Pix;
@@ -137,10 +137,10 @@ std::vector<LinkLoad> p2p_loads(const P2pOperation& o, Protocol inside) {
   return added(o.inside, wire_factor(inside), o.between, 1);
 }
 
-double p2p_socket_rate_us(const P2pOperation& o, const Profile& p, Level level,
-                          const P2pMessage& between) {
+BytesPerUs p2p_socket_rate(const P2pOperation& o, const Profile& p, Level level,
+                           const P2pMessage& between) {
   auto connections = static_cast<int>(peers_elsewhere(o)) * between.parts;
-  return connections > 0 ? socket_rate_us(*o.group, p, level, connections) : 0;
+  return connections > 0 ? socket_rate(*o.group, p, level, connections) : BytesPerUs{};
 }
 
 namespace {
@@ -155,13 +155,14 @@ class P2pPricer {
         level_(level),
         bytes_(p2p_message_bytes(o, size)),
         size_(static_cast<double>(size.count)),
-        block_(block_rate(g_) * 1e3),
+        block_(block_rate(g_)),
         out_{{}, messages.inside, messages.between} {}
 
   P2pPrice price() {
     const P2pMessage& in = out_.inside;
     bool ll = out_.between.parts == 0 && in.protocol == Protocol::Ll;
-    double base = base_latency_us(kMeasured, Algorithm::Ring, ll ? Protocol::Ll : Protocol::Simple);
+    Microseconds base =
+        base_latency(kMeasured, Algorithm::Ring, ll ? Protocol::Ll : Protocol::Simple);
     step_in_ = slowest(o_.inside_hops, in);
     step_out_ = slowest(o_.between_hops, out_.between);
     limit_by_moving();
@@ -174,19 +175,20 @@ class P2pPricer {
   }
 
  private:
-  double slowest(const std::vector<SlowestHop>& hops, const P2pMessage& m) {
-    double us = 0;
+  Microseconds slowest(const std::vector<SlowestHop>& hops, const P2pMessage& m) {
+    Microseconds most;
     for (const SlowestHop& h : hops) {
-      double now = step_us(g_, p_, h, Algorithm::Ring, m.protocol, std::min(m.chunk, m.part));
-      if (now > us) out_.price.step_transport = g_.fabric->transports()[h.transport];
-      us = std::max(us, now);
+      Microseconds now =
+          step_time(g_, p_, h, Algorithm::Ring, m.protocol, std::min(m.chunk, m.part));
+      if (now > most) out_.price.step_transport = g_.fabric->transports()[h.transport];
+      most = std::max(most, now);
     }
-    return us;
+    return most;
   }
 
-  void limit(double us, const std::string& what, const std::string& transport) {
-    if (us <= transfer_) return;
-    transfer_ = us;
+  void limit(Microseconds time, const std::string& what, const std::string& transport) {
+    if (time <= transfer_) return;
+    transfer_ = time;
     out_.price.limited_by = what;
     out_.price.limiting_transport = transport;
   }
@@ -194,20 +196,20 @@ class P2pPricer {
   // Links, and the threads of sockets.
   void limit_by_moving() {
     Bottleneck link = bottleneck(g_, p_, level_, p2p_loads(o_, out_.inside.protocol));
-    moving_ = link.us * size_;
+    moving_ = link.time * size_;
     limit(moving_, g_.fabric->link_name(link.link),
           g_.fabric->transports()[g_.fabric->links()[link.link].transport]);
-    if (double rate = p2p_socket_rate_us(o_, p_, level_, out_.between); rate > 0) {
-      double us = peers_elsewhere(o_) * static_cast<double>(bytes_) / rate;
-      limit(us, "threads of sockets", "");
-      moving_ = std::max(moving_, us);
+    if (BytesPerUs rate = p2p_socket_rate(o_, p_, level_, out_.between); rate > BytesPerUs{}) {
+      Microseconds time = peers_elsewhere(o_) * static_cast<double>(bytes_) / rate;
+      limit(time, "threads of sockets", "");
+      moving_ = std::max(moving_, time);
     }
   }
 
   void limit_by_flags() {
     double local =
         o_.operation == Operation::SendRecv ? 1 : static_cast<double>(g_.nodes.front().size() - 1);
-    double flags = ll_bus_limit(g_.system, g_.system.nodes, g_.settings.version) * 1e3;
+    GBps flags = ll_bus_limit(g_.system, g_.system.nodes, g_.settings.version);
     if (out_.inside.parts > 0 && out_.inside.protocol == Protocol::Ll)
       limit(local * static_cast<double>(bytes_) / flags, "LL's flags", "");
   }
@@ -217,9 +219,9 @@ class P2pPricer {
     // The network's part of a chunk's way, while all messages are under way.
     std::size_t most = 1;
     for (const auto& batches : blocks) most = std::max(most, batches.size());
-    net_ = out_.between.parts == 0 ? 0
-                                   : moving_ / static_cast<double>(most) * chunk(out_.between) /
-                                         static_cast<double>(out_.between.part);
+    if (out_.between.parts > 0)
+      net_ = moving_ / static_cast<double>(most) * chunk(out_.between) /
+             static_cast<double>(out_.between.part);
     // The network begins with the block that has fewest messages to copy.
     for (const auto& batches : blocks)
       if (!batches.empty() && batches.front().between > 0)
@@ -234,15 +236,15 @@ class P2pPricer {
   void add_block(const std::vector<P2pBatch>& batches) {
     const P2pMessage& in = out_.inside;
     const P2pMessage& between = out_.between;
-    double of_steps = 0;
-    double of_fill = 0;
-    double busy = 0;
-    double waiting = 0;
+    Microseconds of_steps;
+    Microseconds of_fill;
+    Microseconds busy;
+    Microseconds waiting;
     for (const P2pBatch& b : batches) {
       double count = b.all();
       double part = 0;
-      double waits = 0;
-      double filling = 0;
+      Microseconds waits;
+      Microseconds filling;
       if (b.inside > 0) {
         part = static_cast<double>(in.part);
         waits = waiting_for_buffers(in, p2p_depth(false, b.all())) * 2 * step_in_;
@@ -252,10 +254,11 @@ class P2pPricer {
         part = std::max(part, static_cast<double>(between.part));
         waits =
             std::max(waits, waiting_for_buffers(between, p2p_depth(true, b.all())) * 2 * step_out_);
-        double copy = count * chunk(between) / block_;
+        Microseconds copy = count * chunk(between) / block_;
         filling = std::max(filling, copy + std::min(net_, fewest_ * chunk(between) / block_));
       }
-      of_steps += std::max(b.inside > 0 ? step_in_ : 0, b.between > 0 ? step_out_ : 0);
+      of_steps += std::max(b.inside > 0 ? step_in_ : Microseconds{},
+                           b.between > 0 ? step_out_ : Microseconds{});
       of_fill += filling;
       busy += count * part / block_;
       waiting += waits;
@@ -272,16 +275,16 @@ class P2pPricer {
   Level level_;
   std::int64_t bytes_;  // of one message
   double size_;
-  double block_;  // bytes per microsecond
+  GBps block_;
   P2pPrice out_;
-  double step_in_ = 0;
-  double step_out_ = 0;
-  double moving_ = 0;
-  double net_ = 0;  // microseconds
+  Microseconds step_in_;
+  Microseconds step_out_;
+  Microseconds moving_;
+  Microseconds net_;
   double fewest_ = 1e30;
-  double transfer_ = 0;
-  double steps_ = 0;
-  double fill_ = 0;
+  Microseconds transfer_;
+  Microseconds steps_;
+  Microseconds fill_;
 };
 
 }  // namespace

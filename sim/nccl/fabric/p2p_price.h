@@ -57,9 +57,9 @@ struct P2pPrice {
 // protocol, which doubles them where it is LL.
 std::vector<LinkLoad> p2p_loads(const P2pOperation& o, Protocol inside);
 // REQUIRES: p has every transport of the fabric; size > 0.
-// Bytes per microsecond that the threads of a rank's sockets send, and receive; 0 = no limit.
-double p2p_socket_rate_us(const P2pOperation& o, const Profile& p, Level level,
-                          const P2pMessage& between);
+// The threads of a rank's sockets send, and receive, so much; 0 = no limit.
+BytesPerUs p2p_socket_rate(const P2pOperation& o, const Profile& p, Level level,
+                           const P2pMessage& between);
 P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes size);
 
 }  // namespace ddpsim::nccl

@@ -240,7 +240,7 @@ class PipeMaker {
       std::int64_t before = 0;
       for (std::uint32_t a : stages_.waits_for(i))
         before = std::max(before, on_links_[channel + a]);
-      on_links_[channel + i] = before + static_cast<std::int64_t>(here * 1e3);
+      on_links_[channel + i] = before + static_cast<std::int64_t>(here * kFsPerPs);
       Key key{kind, load, s.crossings, before};
       bool fresh = false;
       if (last == steps.end() || last->first != key)

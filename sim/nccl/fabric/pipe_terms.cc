@@ -12,8 +12,8 @@ namespace {
 constexpr double kTreeShare = 0.92;
 
 // NCCL's latency of NVLS is of eight GPUs, and has the first chunks' in and out in it.
-double windows_chunks_us(const Group& g) {
-  return 2 * 8 * g.constants.nvls_chunk_us;
+Microseconds windows_chunks(const Group& g) {
+  return 2 * 8 * g.constants.nvls_chunk;
 }
 
 class TermsMaker {
@@ -48,7 +48,7 @@ class TermsMaker {
       default:
         set_pat(t);
     }
-    if (!is_collnet(c_.algorithm)) t.sockets = socket_rate_us(g_, p_, level_, c_.channels);
+    if (!is_collnet(c_.algorithm)) t.sockets = socket_rate(g_, p_, level_, c_.channels);
     t.operation =
         op_ == Operation::AllReduce || t.pipeline == Pipeline::Pat || t.pipeline == Pipeline::Nvls
             ? op_
@@ -59,16 +59,19 @@ class TermsMaker {
  private:
   double nvls_factor() const { return 1 / nvls_efficiency(g_.system.compute_capability); }
 
-  double latency(const SlowestHop& hop, double message) const {
-    return hop.exists
-               ? step_us(g_, p_, hop, c_.algorithm, c_.protocol, static_cast<std::int64_t>(message))
-               : 0;
+  Microseconds latency(const SlowestHop& hop, double message) const {
+    return hop.exists ? step_time(g_, p_, hop, c_.algorithm, c_.protocol,
+                                  static_cast<std::int64_t>(message))
+                      : Microseconds{};
   }
-  double switched() const { return std::max(0.0, latency(g_.window, 0) - windows_chunks_us(g_)); }
-  double copied() const {
+  Microseconds switched() const {
+    return std::max(Microseconds{}, latency(g_.window, 0) - windows_chunks(g_));
+  }
+  BytesPerUs copied() const {
     double channels = c_.channels;
     double of_head = std::min(static_cast<double>(c_.chunk), size_ / channels / g_.system.heads());
-    return channels / (1 / (copy_rate(g_) * 1e3) + g_.constants.nvls_chunk_us / of_head);
+    const Microseconds of_byte = 1 / copy_rate(g_) + g_.constants.nvls_chunk / of_head;
+    return {channels / of_byte.us};
   }
 
   void set_tree(PipeTerms& t) const {
@@ -77,19 +80,19 @@ class TermsMaker {
     t.pipeline = Pipeline::Tree;
     t.inside = std::max(wire_, 1 / kTreeShare);
     t.between = wire_;
-    t.inside_us = latency(g_.intra, chunk);
-    t.between_us = latency(g_.inter, chunk);
+    t.inside_latency = latency(g_.intra, chunk);
+    t.between_latency = latency(g_.inter, chunk);
     // NCCL's limit of LL between nodes is of the whole, and slower than its thread blocks are
     // inside one; what sets it is not known.
     if (c_.protocol == Protocol::Ll)
-      t.blocks = 1e3 * std::min(ll_bus_limit(g_.system, 1, g_.settings.version),
-                                channels * block_rate(g_) / wire_);
+      t.blocks = bytes_per_us(std::min(ll_bus_limit(g_.system, 1, g_.settings.version),
+                                       channels * block_rate(g_) / wire_));
     else
-      t.blocks =
-          1e3 * channels *
-          (c_.protocol == Protocol::Ll128 ? ll128_block_rate(g_, c_.algorithm) : block_rate(g_));
+      t.blocks = bytes_per_us(
+          c_.protocol == Protocol::Ll128 ? ll128_block_rate(g_, c_.algorithm) : block_rate(g_),
+          channels);
     if (c_.protocol == Protocol::Ll && g_.system.nodes > 1)
-      t.pace = 2 / (1e3 * ll_bus_limit(g_.system, g_.system.nodes, g_.settings.version));
+      t.pace = 2 / ll_bus_limit(g_.system, g_.system.nodes, g_.settings.version);
     t.lines = c_.protocol != Protocol::Simple;
     t.window = t.lines ? 0 : kStepsOfBuffer;
   }
@@ -101,9 +104,9 @@ class TermsMaker {
     t.piece *= g_.system.heads();
     t.inside = nvls_factor();
     // Once for all that the switch does, in one stage or in two.
-    t.inside_us = switched() / (all_reduce && g_.nodes.size() > 1 ? 2 : 1);
-    t.between_us = latency(g_.inter, 0);
-    t.blocks = channels * copy_rate(g_) * 1e3;
+    t.inside_latency = switched() / (all_reduce && g_.nodes.size() > 1 ? 2 : 1);
+    t.between_latency = latency(g_.inter, 0);
+    t.blocks = bytes_per_us(channels * copy_rate(g_));
     t.copies = copied();
   }
 
@@ -112,9 +115,9 @@ class TermsMaker {
     t.pipeline = Pipeline::NvlsTree;
     t.piece *= g_.system.heads();
     t.inside = nvls_factor();
-    t.inside_us = switched() / 2;
-    t.between_us = latency(g_.inter, static_cast<double>(c_.chunk));
-    t.blocks = channels * copy_rate(g_) * 1e3;
+    t.inside_latency = switched() / 2;
+    t.between_latency = latency(g_.inter, static_cast<double>(c_.chunk));
+    t.blocks = bytes_per_us(channels * copy_rate(g_));
     t.copies = copied();
   }
 
@@ -123,9 +126,10 @@ class TermsMaker {
     bool direct = c_.algorithm == Algorithm::CollnetDirect;
     t.pipeline = direct ? Pipeline::CollnetDirect : Pipeline::CollnetChain;
     if (direct) t.piece *= ppn;
-    t.inside_us = direct ? std::min(1.0, ppn - 1) * latency(g_.intra, 0) + (ppn - 1) * 0.4
-                         : latency(g_.intra, 0);
-    t.between_us = latency(g_.inter, 0);
+    t.inside_latency =
+        direct ? std::min(1.0, ppn - 1) * latency(g_.intra, 0) + (ppn - 1) * Microseconds{0.4}
+               : latency(g_.intra, 0);
+    t.between_latency = latency(g_.inter, 0);
   }
 
   void set_pat(PipeTerms& t) const {
@@ -133,9 +137,9 @@ class TermsMaker {
     t.piece = size_;
     double rounds = static_cast<double>(g_.pipes[Pipeline::Pat].levels);
     double levels = floor_log2(g_.system.nodes);
-    t.between_us =
-        (levels * latency(g_.inter, static_cast<double>(c_.chunk)) / 3.5 + 2.8 * g_.ranks()) /
-        std::max(1.0, rounds);
+    t.between_latency = (levels * latency(g_.inter, static_cast<double>(c_.chunk)) / 3.5 +
+                         Microseconds{2.8} * g_.ranks()) /
+                        std::max(1.0, rounds);
   }
 
   const Group& g_;

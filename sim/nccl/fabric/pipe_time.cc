@@ -57,9 +57,10 @@ void find_moments(const std::vector<Turn>& turns, double least, std::vector<Mome
   }
 }
 
+// In microseconds.
 class Time {
  public:
-  Time(const Pipe& pipe, const PipeTerms& t, const std::vector<double>& each, double size)
+  Time(const Pipe& pipe, const PipeTerms& t, const std::vector<Microseconds>& each, double size)
       : pipe_(pipe),
         t_(t),
         each_(each),
@@ -75,24 +76,25 @@ class Time {
   PipeTime all() {
     PipeTime out;
     if (at_.empty()) return out;
+    double total = 0;
     for (std::size_t i = 0; i < at_.size(); ++i)
-      out.total = std::max(out.total, full_ > 0 ? held_up_by(i) : at_[i].there);
+      total = std::max(total, full_ > 0 ? held_up_by(i) : at_[i].there);
     // Who moves a piece, all steps together, in less time than the slowest step takes for it holds
     // nothing up.
     double slowest = 0;
     for (const At& a : at_) slowest = std::max(slowest, a.time);
     for (const PipeUse& u : pipe_.uses) {
-      if ((full_ == 0 && !t_.lines) || u.total * each_[u.mover] * piece_ <= slowest * (1 + 1e-9))
+      if ((full_ == 0 && !t_.lines) || u.total * each_[u.mover].us * piece_ <= slowest * (1 + 1e-9))
         continue;
       // Longer than it was known to be: windows that overlapped no longer do.
-      for (double longer = busy(u, out.total); longer > out.total; longer = busy(u, out.total))
-        out.total = longer;
+      for (double longer = busy(u, total); longer > total; longer = busy(u, total)) total = longer;
     }
+    out.total = {total};
     auto last = std::max_element(at_.begin(), at_.end(),
                                  [](const At& a, const At& b) { return a.there < b.there; }) -
                 at_.begin();
     for (auto i = static_cast<std::size_t>(last); i != kNone; i = at_[i].came_from)
-      (pipe_.steps[i].between ? out.between : out.inside) += at_[i].latency;
+      (pipe_.steps[i].between ? out.between : out.inside) += Microseconds{at_[i].latency};
     return out;
   }
 
@@ -125,8 +127,9 @@ class Time {
     for (std::size_t i = 0; i < at_.size(); ++i) {
       const PipeStep& s = pipe_.steps[i];
       At& at = at_[i];
-      at.latency = s.between ? t_.between_us : s.inside ? t_.inside_us : 0;
-      for (auto [mover, bytes] : s.load) at.time = std::max(at.time, bytes * each_[mover] * piece_);
+      at.latency = s.between ? t_.between_latency.us : s.inside ? t_.inside_latency.us : 0;
+      for (auto [mover, bytes] : s.load)
+        at.time = std::max(at.time, bytes * each_[mover].us * piece_);
       at.slowest_before = at.time;
       double ready = 0;
       for (std::uint32_t a : s.after) {
@@ -166,7 +169,7 @@ class Time {
     const At& at = at_[i];
     double out = at.begun + (full_ - 1) * at.time + at.pair.begun;
     if (pipe_.steps[i].after.empty())
-      out = std::max(out, at.begun + full_ * piece_ * t_.pace + at.last.begun);
+      out = std::max(out, at.begun + full_ * piece_ * t_.pace.us + at.last.begun);
     double round_trip = 2 * at.latency + at.time;
     if (t_.window == 0 || round_trip <= t_.window * at.time) return out;
     double turns = std::floor(full_ / t_.window);
@@ -178,7 +181,7 @@ class Time {
   // cannot do in the last y, it does between: x + y + the rest. `known`: the whole takes at least
   // that, so x and y that are not more do not overlap.
   double busy(const PipeUse& u, double known) {
-    double one = each_[u.mover] * piece_;
+    double one = each_[u.mover].us * piece_;
     if (one <= 0) return 0;
     first_.clear();
     last_.clear();
@@ -218,7 +221,7 @@ class Time {
 
   const Pipe& pipe_;
   const PipeTerms& t_;
-  const std::vector<double>& each_;
+  const std::vector<Microseconds>& each_;
   double piece_;   // bytes of a full one
   double pieces_;  // with a fraction
   double full_;    // all but the last
@@ -233,7 +236,7 @@ class Time {
 
 }  // namespace
 
-PipeTime pipe_time(const Pipe& pipe, const PipeTerms& t, const std::vector<double>& each,
+PipeTime pipe_time(const Pipe& pipe, const PipeTerms& t, const std::vector<Microseconds>& each,
                    double size) {
   return Time(pipe, t, each, size).all();
 }

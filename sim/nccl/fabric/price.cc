@@ -28,7 +28,7 @@ class Pricer {
 
   Price price() {
     double n = g_.ranks();
-    base_ = base_latency_us(kMeasured, c_.algorithm, c_.protocol);
+    base_ = base_latency(kMeasured, c_.algorithm, c_.protocol);
     switch (c_.algorithm) {
       case Algorithm::Ring:
         ring(n);
@@ -52,32 +52,32 @@ class Pricer {
   }
 
  private:
-  double step(const SlowestHop& hop, Algorithm a, double message) const {
-    return step_us(g_, p_, hop, a, c_.protocol, static_cast<std::int64_t>(message));
+  Microseconds step(const SlowestHop& hop, Algorithm a, double message) const {
+    return step_time(g_, p_, hop, a, c_.protocol, static_cast<std::int64_t>(message));
   }
-  void limit(double us, const std::string& what) {
-    if (us <= transfer_) return;
-    transfer_ = us;
+  void limit(Microseconds time, const std::string& what) {
+    if (time <= transfer_) return;
+    transfer_ = time;
     limited_by_ = what;
     transport_.clear();
   }
   void limit_by_link(const Bottleneck& b) {
-    double us = b.us * size_;
-    if (us <= transfer_) return;
+    Microseconds time = b.time * size_;
+    if (time <= transfer_) return;
     const topology::Link& link = g_.fabric->links()[b.link];
     bool copied = link.staging.bits_per_s > 0 &&
                   link.staging.bytes_per_ps() / g_.proxy_copies < link.bandwidth.bytes_per_ps();
     bool by_memory = !g_.to_memory.empty() && g_.to_memory[b.link];
-    limit(us, g_.fabric->link_name(b.link) + (copied      ? ", copied by a thread"
-                                              : by_memory ? ", through the host's memory"
-                                                          : ""));
+    limit(time, g_.fabric->link_name(b.link) + (copied      ? ", copied by a thread"
+                                                : by_memory ? ", through the host's memory"
+                                                            : ""));
     transport_ = g_.fabric->transports()[g_.fabric->links()[b.link].transport];
   }
   // What the threads of a rank's sockets copy of the rings' bytes. `between`: bytes on the wire per
   // byte of the rings' loads.
   void limit_by_sockets(double between) {
-    double rate = socket_rate_us(g_, p_, level_, c_.channels);
-    if (rate <= 0) return;
+    BytesPerUs rate = socket_rate(g_, p_, level_, c_.channels);
+    if (rate <= BytesPerUs{}) return;
     double n = g_.ranks();
     double busiest = socket_threads(g_) == 0 ? g_.busiest_of_rings : 1;
     limit(2 * (n - 1) / n * busiest * between * size_ / rate, kSocketThreads);
@@ -88,7 +88,7 @@ class Pricer {
     limit_by_link(bottleneck(g_, p_, level_, loads, inside, between));
     limit_by_sockets(between);
   }
-  void add_steps(double inside, double between) {
+  void add_steps(Microseconds inside, Microseconds between) {
     inside_ = inside;
     between_ = between;
     steps_ = inside + between;
@@ -111,8 +111,9 @@ class Pricer {
     // (src/device/prims_simple.h).
     double most = static_cast<double>(c_.slice);
     double message = simple ? std::min(chunk, std::clamp(chunk / 2, most / 32, most)) : chunk;
-    double intra = g_.intra.exists ? step(g_.intra, Algorithm::Ring, message) : 0;
-    double inter = g_.inter.exists ? step(g_.inter, Algorithm::Ring, message) : 0;
+    Microseconds intra, inter;
+    if (g_.intra.exists) intra = step(g_.intra, Algorithm::Ring, message);
+    if (g_.inter.exists) inter = step(g_.inter, Algorithm::Ring, message);
     double share = reduce ? 1 : chain ? n / (2 * (n - 1)) : 0.5;  // of the all-reduce's loads
     // Of two nodes that are a chain one only sends and one only receives.
     double one_way = chain && nodes == 2 ? section(g_, p_, g_.inter).one_way : 1;
@@ -120,22 +121,23 @@ class Pricer {
     double moved = size_ * (reduce ? 2 * (n - 1) / n : chain ? 1 : (n - 1) / n);
     if (chain)
       fill_ = (n - 2) * chunk * wire_ /
-              std::min(block_rate(g_) * 1e3,
+              std::min(bytes_per_us(block_rate(g_)),
                        hop_rate(g_, p_, level_, g_.inter.exists ? g_.inter : g_.intra));
     protocol_limits(moved);
     bool sliced = simple && !chain;
     // Nothing goes over a link while a thread block copies the last chunk out of its buffer; of
     // what came over a network the last slice, since each comes more slowly than the one before is
     // copied.
-    if (sliced) fill_ += (g_.inter.exists ? message : chunk) / (copy_rate(g_) * 1e3);
-    double hidden = sliced ? (chunk - message) * transfer_ / (each * steps) : 0;
+    if (sliced) fill_ += (g_.inter.exists ? message : chunk) / copy_rate(g_);
+    Microseconds hidden;
+    if (sliced) hidden = (chunk - message) * transfer_ / (each * steps);
     double more = sliced ? std::ceil(each / chunk) - 1 : 0;  // loops
-    double seen_intra = std::max(0.0, intra - hidden);
-    double seen_inter = std::max(0.0, inter - hidden);
-    double last = between > 0 ? inter - seen_inter
-                              : intra - seen_intra;  // nothing hides the last step of a loop
-    double inside = (steps - between) * (intra + more * seen_intra);
-    double outside = (1 + more) * between * seen_inter;
+    Microseconds seen_intra = std::max(Microseconds{}, intra - hidden);
+    Microseconds seen_inter = std::max(Microseconds{}, inter - hidden);
+    Microseconds last = between > 0 ? inter - seen_inter
+                                    : intra - seen_intra;  // nothing hides the last step of a loop
+    Microseconds inside = (steps - between) * (intra + more * seen_intra);
+    Microseconds outside = (1 + more) * between * seen_inter;
     if (between > 0)
       outside += (1 + more) * last;
     else
@@ -147,27 +149,27 @@ class Pricer {
   void protocol_limits(double moved) {
     Version v = g_.settings.version;
     if (c_.protocol == Protocol::Ll)
-      limit(moved / (ll_bus_limit(g_.system, g_.system.nodes, v) * 1e3), "LL's flags");
-    double block = c_.protocol == Protocol::Ll128 ? ll128_block_rate(g_, c_.algorithm)
-                   : c_.protocol == Protocol::Ll  ? block_rate(g_) / wire_
-                                                  : block_rate(g_);
-    if (block > 0) limit(moved / (c_.channels * block * 1e3), "thread blocks");
+      limit(moved / ll_bus_limit(g_.system, g_.system.nodes, v), "LL's flags");
+    GBps block = c_.protocol == Protocol::Ll128 ? ll128_block_rate(g_, c_.algorithm)
+                 : c_.protocol == Protocol::Ll  ? block_rate(g_) / wire_
+                                                : block_rate(g_);
+    if (block > GBps{}) limit(moved / (c_.channels * block), "thread blocks");
   }
 
-  // Microseconds that a byte takes.
-  double mover_us(const PipeMover& m, const PipeTerms& t) const {
+  // The mover takes so long for a byte.
+  Microseconds time_of(const PipeMover& m, const PipeTerms& t) const {
     switch (m.what) {
       case PipeMover::What::Threads:
-        return t.blocks > 0 ? 1 / (t.blocks * m.share) : 0;
+        return t.blocks > BytesPerUs{} ? 1 / (t.blocks * m.share) : Microseconds{};
       case PipeMover::What::Copies:
-        return t.copies > 0 ? 1 / t.copies : 0;
+        return t.copies > BytesPerUs{} ? 1 / t.copies : Microseconds{};
       case PipeMover::What::Sockets:
-        return t.sockets > 0 ? t.between / t.sockets : 0;
+        return t.sockets > BytesPerUs{} ? t.between / t.sockets : Microseconds{};
       case PipeMover::What::Link:
         break;
     }
     bool net = of_network(g_, m.link);
-    return (net ? t.between : t.inside) / link_rate_us(g_, p_, level_, m.link);
+    return (net ? t.between : t.inside) / carried_by(g_, p_, level_, m.link);
   }
 
   void pipeline(const PipeTerms& t) {
@@ -175,8 +177,8 @@ class Pricer {
     const Pipe& pipe = pipe_of(g_, t.pipeline, op_, own);
     pipeline_ = t.pipeline;
     per_byte_ = g_.system.nodes > 1 ? t.between : t.inside;
-    std::vector<double> each;
-    for (const PipeMover& m : pipe.movers) each.push_back(mover_us(m, t));
+    std::vector<Microseconds> each;
+    for (const PipeMover& m : pipe.movers) each.push_back(time_of(m, t));
     for (const PipeUse& u : pipe.uses) {
       const PipeMover& m = pipe.movers[u.mover];
       if (m.what == PipeMover::What::Link)
@@ -189,17 +191,18 @@ class Pricer {
                   : "thread blocks");
     }
     // A connection's threads serve one step each.
-    if (t.sockets > 0)
+    if (t.sockets > BytesPerUs{})
       for (const PipeStep& s : pipe.steps)
         for (auto [mover, bytes] : s.load)
           if (pipe.movers[mover].what == PipeMover::What::Sockets)
             limit(bytes * each[mover] * size_, kSocketThreads);
-    if (t.pace > 0) limit(size_ * t.pace, "LL's flags");
+    if (t.pace > Microseconds{}) limit(size_ * t.pace, "LL's flags");
     PipeTime time = pipe_time(pipe, t, each, size_);
     add_steps(time.inside, time.between);
-    fill_ = std::max(0.0, time.total - steps_ - transfer_);
+    fill_ = std::max(Microseconds{}, time.total - steps_ - transfer_);
     transfer_ = std::min(
-        transfer_, std::max(0.0, time.total - steps_));  // the steps' latencies hide part of it
+        transfer_,
+        std::max(Microseconds{}, time.total - steps_));  // the steps' latencies hide part of it
   }
 
   const Group& g_;
@@ -210,12 +213,12 @@ class Pricer {
   Bytes bytes_;
   double size_;  // the same
   double wire_;
-  double base_ = 0;
-  double steps_ = 0;
-  double fill_ = 0;
-  double transfer_ = 0;
-  double inside_ = 0;
-  double between_ = 0;
+  Microseconds base_;
+  Microseconds steps_;
+  Microseconds fill_;
+  Microseconds transfer_;
+  Microseconds inside_;
+  Microseconds between_;
   std::string limited_by_;
   std::string transport_;
   std::optional<Pipeline> pipeline_;

@@ -5,8 +5,7 @@
 namespace ddpsim::nccl {
 namespace {
 
-constexpr double kPsPerUs = 1e6;
-constexpr double kUsualWire = 1.0;  // microseconds
+constexpr Microseconds kUsualWire{1};
 
 HopKind class_of(const Group& g, const SlowestHop& hop) {
   switch (topology::kind_of(g.fabric->transports()[hop.transport])) {
@@ -39,11 +38,12 @@ const TransportSection& section(const Group& g, const Profile& p, const SlowestH
   return p.transports.at(g.fabric->transports()[hop.transport]);
 }
 
-double hop_rate(const Group& g, const Profile& p, Level level, const SlowestHop& hop) {
+BytesPerUs hop_rate(const Group& g, const Profile& p, Level level, const SlowestHop& hop) {
   const TransportSection& t = section(g, p, hop);
-  double rate = hop.rate * at(hop.by_memory ? memory_share(t) : t.efficiency, level);
-  if (hop.staging > 0) rate = std::min(rate, hop.staging / g.proxy_copies);
-  return rate / 1e6;
+  BytesPerSecond rate =
+      bytes_per_s(hop.rate) * at(hop.by_memory ? memory_share(t) : t.efficiency, level);
+  if (hop.staging.bits_per_s > 0) rate = std::min(rate, bytes_per_s(hop.staging) / g.proxy_copies);
+  return bytes_per_us(rate);
 }
 
 double link_rate(const Group& g, const Profile& p, Level level, topology::LinkId id) {
@@ -52,15 +52,15 @@ double link_rate(const Group& g, const Profile& p, Level level, topology::LinkId
   return link.staging.bits_per_s > 0 ? std::min(rate, link.staging.bytes_per_ps() / g.proxy_copies)
                                      : rate;
 }
-double link_rate_us(const Group& g, const Profile& p, Level level, topology::LinkId id,
-                    bool copied) {
+BytesPerUs carried_by(const Group& g, const Profile& p, Level level, topology::LinkId id,
+                      bool copied) {
   double rate = copied ? link_rate(g, p, level, id) : wire_rate(g, p, level, id);
   if (!g.to_memory.empty() && g.to_memory[id]) {
     const topology::Link& link = g.fabric->links()[id];
     const TransportSection& t = p.transports.at(g.fabric->transports()[link.transport]);
     rate = std::min(rate, link.bandwidth.bytes_per_ps() * at(memory_share(t), level));
   }
-  return rate * kPsPerUs;
+  return bytes_per_us(rate);
 }
 
 int socket_threads(const Group& g) {
@@ -87,18 +87,18 @@ double socket_load(const Group& g, Pipeline p, const Stage& s) {
   return socket_threads(g) == 0 || p == Pipeline::Pat ? s.share : 1;
 }
 
-double socket_rate_us(const Group& g, const Profile& p, Level level, int connections) {
-  if (!g.inter.exists) return 0;
+BytesPerUs socket_rate(const Group& g, const Profile& p, Level level, int connections) {
+  if (!g.inter.exists) return {};
   const TransportSection& t = section(g, p, g.inter);
-  if (!t.thread_bytes_per_s) return 0;
+  if (!t.thread_bytes_per_s) return {};
   int threads = std::max(1, socket_threads(g) * connections);
-  return at(*t.thread_bytes_per_s, level) * threads / 1e6;
+  return bytes_per_us(BytesPerSecond{at(*t.thread_bytes_per_s, level)} * threads);
 }
 
-// One step over a hop, microseconds: NCCL's own number, more or less what the transport's latency
+// One step over a hop: NCCL's own number, more or less what the transport's latency
 // differs from NCCL's for a ring; and the wire.
-double step_us(const Group& g, const Profile& p, const SlowestHop& hop, Algorithm a,
-               Protocol protocol, std::int64_t message) {
+Microseconds step_time(const Group& g, const Profile& p, const SlowestHop& hop, Algorithm a,
+                       Protocol protocol, std::int64_t message) {
   HopKind kind = class_of(g, hop);
   const TransportSection& t = section(g, p, hop);
   bool simple = protocol == Protocol::Simple;
@@ -108,31 +108,31 @@ double step_us(const Group& g, const Profile& p, const SlowestHop& hop, Algorith
   // over a network that is as much slower than the one of the other numbers. Here that is the
   // network's latency, of all algorithms alike.
   Version measured = kind == HopKind::Net && a == Algorithm::NvlsTree ? Version(27) : kMeasured;
-  double own = step_latency_us(measured, kind, alone ? Algorithm::Tree : a, protocol);
+  Microseconds own = step_latency(measured, kind, alone ? Algorithm::Tree : a, protocol);
   Duration usual = simple || !t.ll_latency ? t.latency : *t.ll_latency;
-  double extra = static_cast<double>(usual.ps) / kPsPerUs -
-                 step_latency_us(kMeasured, kind, Algorithm::Ring,
-                                 simple || !t.ll_latency ? Protocol::Simple : Protocol::Ll);
+  Microseconds extra =
+      microseconds(usual) - step_latency(kMeasured, kind, Algorithm::Ring,
+                                         simple || !t.ll_latency ? Protocol::Simple : Protocol::Ll);
   // NCCL's numbers were taken over real links: a network of one switch (two links of 0.5 us) is in
   // them, and so is what is inside a host.
-  double wire = std::max(0.0, static_cast<double>(hop.wire.ps) / kPsPerUs - kUsualWire);
-  double out = std::max(0.0, own + extra) * t.step_factor + wire;
+  Microseconds wire = std::max(Microseconds{}, microseconds(hop.wire) - kUsualWire);
+  Microseconds out = std::max(Microseconds{}, own + extra) * t.step_factor + wire;
   // Beyond the eager limit the receiver is asked first: there and back once more.
   if (hop.eager.count > 0 &&
       static_cast<double>(message) * wire_factor(protocol) >= static_cast<double>(hop.eager.count))
-    out += static_cast<double>(t.rendezvous.ps) / kPsPerUs;
+    out += microseconds(t.rendezvous);
   return out;
 }
 
-double block_rate(const Group& g) {
+GBps block_rate(const Group& g) {
   return channel_limit(g.system, 1, g.settings.version, Algorithm::Tree, Protocol::Simple);
 }
 
-double copy_rate(const Group& g) {
+GBps copy_rate(const Group& g) {
   return block_rate(g) / 2;
 }
 
-double ll128_block_rate(const Group& g, Algorithm a) {
+GBps ll128_block_rate(const Group& g, Algorithm a) {
   double channels = graph_of(g.system, a).channels;
   return channel_limit(g.system, g.system.nodes, g.settings.version, a, Protocol::Ll128) *
          channels / communicator_channels(g.system, a);
@@ -153,23 +153,23 @@ Bottleneck bottleneck(const Group& g, const Profile& p, Level level,
                       bool copied) {
   Bottleneck worst;
   for (const LinkLoad& l : loads) {
-    double each = l.per_byte * (of_network(g, l.link) ? between : inside) /
-                  link_rate_us(g, p, level, l.link, copied);
-    if (each > worst.us) worst = {each, l.link};
+    Microseconds each = l.per_byte * (of_network(g, l.link) ? between : inside) /
+                        carried_by(g, p, level, l.link, copied);
+    if (each > worst.time) worst = {each, l.link};
   }
   return worst;
 }
 
-void set_times(Price& price, double base, double steps, double fill, double transfer,
-               double bus_bytes) {
-  price.base = from_us(base);
-  price.steps = from_us(steps);
-  price.fill = from_us(fill);
-  price.transfer = from_us(transfer);
+void set_times(Price& price, Microseconds base, Microseconds steps, Microseconds fill,
+               Microseconds transfer, double bus_bytes) {
+  price.base = to_duration(base);
+  price.steps = to_duration(steps);
+  price.fill = to_duration(fill);
+  price.transfer = to_duration(transfer);
   price.total = price.base + price.steps + price.fill + price.transfer;
   if (base + steps + fill > transfer)
     price.limited_by = fill > base + steps ? "filling the pipeline" : "latency";
-  price.bus_bytes_per_s = bus_bytes / (static_cast<double>(price.total.ps) / 1e12);
+  price.bus_bytes_per_s = bus_bytes / seconds(price.total);
 }
 
 }  // namespace ddpsim::nccl
