@@ -278,7 +278,7 @@ TracedRanks beside_one_another(std::vector<Trace> traces) {
   for (RankTrace& r : job.ranks) {
     std::int64_t apart = r.trace.base_us - first.base_us;
     bool one = first.kineto && r.trace.kineto && apart < kOneClock && apart > -kOneClock;
-    if (one) r.offset = Duration{apart * 1'000'000};
+    if (one) r.offset = kMicrosecond * apart;
   }
   bool odd = false;
   for (std::size_t step = 0; step < job.steps(); ++step)

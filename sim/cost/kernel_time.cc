@@ -6,6 +6,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "sim/units/convert.h"
+
 namespace ddpsim::predict {
 namespace {
 
@@ -68,7 +70,7 @@ double conv_bytes(const ConvShape& c, Precision p) {
 double conversion_ps(double bytes, const ProductCost& c, const KernelCosts& k) {
   const MemoryCost* plain = find_memory(k, "add", false, false, false);
   double fixed = plain ? static_cast<double>(plain->fixed.ps) : 0;
-  return kConversions * fixed + c.conversion * bytes / (k.bandwidth_bytes_per_s / 1e12);
+  return kConversions * fixed + c.conversion * bytes / per_ps(k.bandwidth_bytes_per_s);
 }
 
 Product conv_product(const ConvShape& c, Pass pass, Precision p) {
@@ -157,9 +159,9 @@ void each_cut(const Product& q, int sms, Worth worth, Visit visit) {
 // first is true.
 template <typename Each>
 double fastest(const Product& q, const ProductCost& c, const KernelCosts& k, Each each) {
-  double rate = c.flops_per_s / 1e12 / k.sms * unaligned_share(c, q.aligned) *
+  double rate = per_ps(c.flops_per_s) / k.sms * unaligned_share(c, q.aligned) *
                 c.pass[static_cast<std::size_t>(q.pass)];
-  double bandwidth = k.bandwidth_bytes_per_s / 1e12;
+  double bandwidth = per_ps(k.bandwidth_bytes_per_s);
   auto wave = static_cast<double>(c.wave.ps);
   auto split = static_cast<double>(c.split.ps);
   double least = -1;
@@ -212,7 +214,7 @@ double conv_ps(const ConvShape& s, Pass pass, bool channels_last, const ProductC
 
 double memory_ps(double traffic, double kernels, const MemoryCost& c, const KernelCosts& k) {
   return kernels * static_cast<double>(c.fixed.ps) +
-         traffic / (k.bandwidth_bytes_per_s / 1e12 * c.efficiency);
+         traffic / (per_ps(k.bandwidth_bytes_per_s) * c.efficiency);
 }
 
 double optimizer_launches(const Optimizer& o, double tensors, double elements) {
@@ -237,7 +239,7 @@ double attention_ps(const AttentionShape& a, const AttentionCost& c, const Kerne
   double waves = ceil_div(blocks * static_cast<double>(a.batch * a.heads), k.sms);
   double flops =
       4 * kAttentionRows * kAttentionRows * static_cast<double>(a.dim) * (c.backward ? 2.5 : 1.0);
-  double each = flops / (c.flops_per_s / 1e12 / k.sms) + static_cast<double>(c.block.ps);
+  double each = flops / (per_ps(c.flops_per_s) / k.sms) + static_cast<double>(c.block.ps);
   // A causal row of blocks ends at the diagonal.
   return static_cast<double>(c.fixed.ps) + waves * (a.causal ? (blocks + 1) / 2 : blocks) * each;
 }

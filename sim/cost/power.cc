@@ -1,12 +1,14 @@
 #include "sim/cost/power.h"
 
+#include "sim/units/convert.h"
+
 namespace ddpsim::predict {
 namespace {
 
 constexpr double kSlowest = 0.4;  // of the clock: no card that is sold so is held lower
 
 double watts(const PowerSection& p, const StepDraw& s, double f) {
-  const double clocked = p.draw.busy_w * s.clocked_ps + s.joules * 1e12;
+  const double clocked = p.draw.busy_w * s.clocked_ps + s.joules * kPsPerSecond;
   const double energy = clocked * f * f + p.draw.busy_w * s.memory_ps;
   return p.draw.idle_w + energy / (s.clocked_ps / f + s.memory_ps);
 }

@@ -8,6 +8,7 @@
 #include "sim/model/blocks.h"
 #include "sim/model/compiled.h"
 #include "sim/systems/base/record.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -44,7 +45,7 @@ Duration layer_time(const Workload& w, const Profile& p, Level level, const Laye
     double peak = p.compute.peak_flops[static_cast<std::size_t>(precision)];
     time = std::max(
         time, stretched(p.compute.stretch[index],
-                        {ceil_ps(flops, peak * at(p.compute.efficiency[index], level) / 1e12)},
+                        {ceil_ps(flops, per_ps(peak * at(p.compute.efficiency[index], level)))},
                         products));
   }
   Duration floor = p.memory.kernel * c.kernels;
@@ -118,7 +119,7 @@ double captured_factor(const StepTimes& t, Level level) {
 }  // namespace
 
 double memory_rate(const Profile& p, Level level) {
-  return p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level) / 1e12;
+  return per_ps(p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level));
 }
 
 std::string roofline_problem(const Workload& w, const Profile& p, std::optional<DType> weights) {
@@ -315,7 +316,7 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level,
 Duration core_time(const Op& op, const StepProgram& step, const Profile& p) {
   if (op.cost == Cost::HalfDivision && p.memory.half_divide_bytes_per_s > 0)
     return {ceil_ps(static_cast<double>(step.buckets[op.subject].wire_bytes.count),
-                    p.memory.half_divide_bytes_per_s / 1e12)};
+                    per_ps(p.memory.half_divide_bytes_per_s))};
   if (op.cost != Cost::ThinProduct) return {};
   Duration out;
   if (p.host.small_operator > p.memory.kernel)
@@ -323,7 +324,7 @@ Duration core_time(const Op& op, const StepProgram& step, const Profile& p) {
   const double rate = p.memory.thin_product_bytes_per_s;
   if (rate <= 0 || rate >= p.memory.bandwidth_bytes_per_s) return out;
   const double beyond = 1 / rate - 1 / p.memory.bandwidth_bytes_per_s;
-  return out + Duration{ceil_ps(static_cast<double>(op.traffic) * beyond, 1e-12)};
+  return out + Duration{ceil_ps(static_cast<double>(op.traffic) * beyond, kSecondsPerPs)};
 }
 
 Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p,

@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/units/convert.h"
 #include "sim/units/elementary.h"
 
 namespace ddpsim::goodput {
 namespace {
 
-double seconds(Duration d) {
-  return static_cast<double>(d.ps) * 1e-12;
+double in_seconds(Duration d) {
+  return static_cast<double>(d.ps) * kSecondsPerPs;
 }
 
 Job with_steps(const Job& job, std::int64_t steps) {
@@ -22,9 +23,9 @@ Job with_steps(const Job& job, std::int64_t steps) {
 }
 
 std::int64_t steps_of(double tau, const Job& job) {
-  const double most = seconds(job.horizon) / seconds(job.step);
+  const double most = in_seconds(job.horizon) / in_seconds(job.step);
   return static_cast<std::int64_t>(
-      std::clamp(tau / seconds(job.step) + 0.5, 1.0, std::max(1.0, most)));
+      std::clamp(tau / in_seconds(job.step) + 0.5, 1.0, std::max(1.0, most)));
 }
 
 // E[e^(-R/M)]: the chance that a recovery ends before the next failure.
@@ -32,8 +33,9 @@ double survival(const Job& job, double mtbf) {
   double p = 1;
   for (const Delay& d :
        after_failure(job.times, {job.recovery, job.failure, job.hosts, true, true})) {
-    p *= natural_exponential(-seconds(d.fixed) / mtbf);
-    if (const double x = seconds(d.random) / mtbf; x > 1e-9) p *= (1 - natural_exponential(-x)) / x;
+    p *= natural_exponential(-in_seconds(d.fixed) / mtbf);
+    if (const double x = in_seconds(d.random) / mtbf; x > 1e-9)
+      p *= (1 - natural_exponential(-x)) / x;
   }
   return p;
 }
@@ -71,9 +73,9 @@ std::optional<double> expected_goodput(const Job& job) {
   const double m = mtbf_of(job);
   if (m <= 0 || !job.lost.empty() || !job.added.empty() || job.recovery == Recovery::Torchft)
     return {};
-  const double tau = static_cast<double>(job.checkpoints.steps) * seconds(job.step);
-  const double writes = seconds(job.checkpoints.writes);
-  const double stalls = std::max(seconds(job.checkpoints.stalls), writes - tau);
+  const double tau = static_cast<double>(job.checkpoints.steps) * in_seconds(job.step);
+  const double writes = in_seconds(job.checkpoints.writes);
+  const double stalls = std::max(in_seconds(job.checkpoints.stalls), writes - tau);
   // e^x - 1 loses what is small beside 1.
   const double x = (tau + stalls) / m;
   const double grown = x < 1e-5 ? x * (1 + x / 2 * (1 + x / 3)) : natural_exponential(x) - 1;
@@ -86,14 +88,14 @@ Intervals best_intervals(const Job& asked, std::uint64_t seed, int courses) {
   Intervals out;
   out.mtbf_s = mtbf_of(job);
   const auto most = std::max<std::int64_t>(1, job.horizon.ps / job.step.ps);
-  const double stalls = seconds(job.checkpoints.stalls);
+  const double stalls = in_seconds(job.checkpoints.stalls);
   out.young_s = young(stalls, out.mtbf_s);
   out.daly_s = daly(stalls, out.mtbf_s);
-  double start = std::max(out.daly_s, seconds(job.step));
+  double start = std::max(out.daly_s, in_seconds(job.step));
   if (expected_goodput(job)) {
     out.closed_steps =
         maximum(1, most, [&](std::int64_t n) { return *expected_goodput(with_steps(job, n)); });
-    start = static_cast<double>(*out.closed_steps) * seconds(job.step);
+    start = static_cast<double>(*out.closed_steps) * in_seconds(job.step);
   }
   // Around it, by the fourth root of 2.
   constexpr double kRatio = 1.189207115002721;

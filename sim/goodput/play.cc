@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "sim/goodput/draws.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::goodput {
 namespace {
@@ -77,7 +78,7 @@ class Player {
 
   // Time and hazard.
   double rate() const {  // failures a picosecond
-    return j_.host_mtbf_s > 0 ? active_ / (j_.host_mtbf_s * 1e12) : 0;
+    return j_.host_mtbf_s > 0 ? active_ / (j_.host_mtbf_s * kPsPerSecond) : 0;
   }
   std::int64_t drawn_failure() const {
     if (rate() <= 0) return kForever;

@@ -271,7 +271,7 @@ class Importer {
       add_collective(n, o);
     else {
       o["does"] = n.on_cpu ? "host" : "compute";
-      o["duration_ps"] = static_cast<std::int64_t>(n.duration_us) * 1'000'000;
+      o["duration_ps"] = static_cast<std::int64_t>(n.duration_us) * kMicrosecond.ps;
     }
     if (o["does"] == "compute") o["phase"] = phase_of(k);
     o["tensors"] = OrderedJson::array();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/io/chakra.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::io {
 namespace {
@@ -14,7 +15,8 @@ std::int64_t put_in(const Op& op, std::int64_t size) {
 }
 
 std::uint64_t microseconds(std::int64_t ps) {
-  return static_cast<std::uint64_t>((std::max<std::int64_t>(ps, 0) + 500'000) / 1'000'000);
+  return static_cast<std::uint64_t>((std::max<std::int64_t>(ps, 0) + kMicrosecond.ps / 2) /
+                                    kMicrosecond.ps);
 }
 
 ChakraCollective type_of(Operation o) {

@@ -294,7 +294,6 @@ HorovodTimeline read_horovod_timeline(const std::string& text, const std::string
 }
 
 Run run_of(const HorovodTimeline& timeline) {
-  constexpr std::int64_t kPsOfUs = 1'000'000;
   Run run;
   run.kind = RunKind::Measured;
   run.evidence = EvidenceClass::System;
@@ -327,17 +326,17 @@ Run run_of(const HorovodTimeline& timeline) {
         s.lane = is_collective(s.kind) ? Lane::Comm : on_host ? Lane::Worker : Lane::Comm;
         s.tensors = is_collective(s.kind) ? tensors : std::vector<TensorIndex>{};
         s.bytes = bytes;
-        s.begin = {(a.begin - from) * kPsOfUs};
-        s.end = {(a.end - from) * kPsOfUs};
+        s.begin = {(a.begin - from) * kMicrosecond.ps};
+        s.end = {(a.end - from) * kMicrosecond.ps};
         s.ready = {(is_collective(s.kind) ? std::min(r.asked, a.begin) - from : a.begin - from) *
-                   kPsOfUs};
+                   kMicrosecond.ps};
         if (is_collective(s.kind)) s.algorithm = a.name;
         run.spans.push_back(std::move(s));
       }
       ++number;
     }
     run.steps.push_back(
-        {k == 0 ? StepKind::First : StepKind::Steady, Duration{(end - from) * kPsOfUs}});
+        {k == 0 ? StepKind::First : StepKind::Steady, Duration{(end - from) * kMicrosecond.ps}});
     from = end;
   }
   return run;

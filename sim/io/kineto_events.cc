@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/model/error.h"
+#include "sim/units/convert.h"
 #include "sim/units/number.h"
 
 namespace ddpsim::io {
@@ -19,14 +20,14 @@ constexpr std::int64_t kMostDuration = 1'000'000'000'000;  // microseconds: elev
 constexpr std::size_t kMostOfEvent = 64u << 20;  // of an event, or of a value beside the events
 constexpr std::size_t kMostKey = 64;  // of a key, that are kept: no key of a trace has more
 
-struct Microseconds {
+struct TraceTime {
   std::int64_t us = -1;
   std::int64_t ps = 0;
 };
 // Decimal digits, exact. -1: no number, or none that a trace has.
-Microseconds microseconds(std::string_view text) {
+TraceTime microseconds(std::string_view text) {
   constexpr std::int64_t kMost = 1'000'000'000'000'000'000;
-  Microseconds out;
+  TraceTime out;
   std::size_t point = std::min(text.find('.'), text.size());
   std::string_view rest = text.substr(point);
   auto [end, error] = std::from_chars(text.data(), text.data() + point, out.us);
@@ -41,7 +42,7 @@ Microseconds microseconds(std::string_view text) {
   std::optional<double> number = parse_number(text);
   if (!number || !(*number >= 0 && *number <= 1e18)) return {};
   out.us = static_cast<std::int64_t>(*number);
-  out.ps = static_cast<std::int64_t>((*number - static_cast<double>(out.us)) * 1e6);
+  out.ps = static_cast<std::int64_t>((*number - static_cast<double>(out.us)) * kPsPerUs);
   return out;
 }
 
@@ -134,12 +135,12 @@ class Handler {
     return error == std::errc{} && end == number.data() + number.size() ? v : otherwise;
   }
   void time(bool begins, const std::string& text) {
-    Microseconds t = microseconds(text);
+    TraceTime t = microseconds(text);
     if (begins) {
       event_.begin_us = t.us;
       event_.begin_ps = t.ps;
     } else if (t.us >= 0 && t.us < kMostDuration) {
-      event_.duration_ps = t.us * 1'000'000 + t.ps;
+      event_.duration_ps = t.us * kMicrosecond.ps + t.ps;
     }
   }
   void field(const std::string& number, const std::string& text) {

@@ -9,6 +9,7 @@
 #include "sim/io/json_reader.h"
 #include "sim/io/nccl_tests.h"
 #include "sim/model/version.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::io {
 namespace {
@@ -29,7 +30,7 @@ enum class Meaning { Now, Early };
 
 // algbw = bytes / time x factor.
 bool algbw_agrees(std::int64_t bytes, double factor, const NcclTestsTime& t) {
-  double b = static_cast<double>(bytes) / 1000 * factor;  // GB/s x us
+  double b = static_cast<double>(bytes) / kBytesPerUsOfGBps * factor;  // GB/s x us
   double shortest = t.time_us.value - t.time_us.half;
   return may_be(b / (t.time_us.value + t.time_us.half), shortest > 0 ? b / shortest : 1e300,
                 t.algbw);
@@ -195,9 +196,9 @@ Told told_by_bandwidths(const NcclTestsTable& t, Meaning m) {
       ++out.rows;
       if (x->algbw.value > largest)
         largest = x->algbw.value,
-        out.ratio = m == Meaning::Now
-                        ? x->busbw.value / x->algbw.value
-                        : x->algbw.value * x->time_us.value * 1000 / static_cast<double>(r->bytes);
+        out.ratio = m == Meaning::Now ? x->busbw.value / x->algbw.value
+                                      : x->algbw.value * x->time_us.value * kBytesPerUsOfGBps /
+                                            static_cast<double>(r->bytes);
     }
   std::size_t best = 0;
   if (out.rows == 0 || nccl_tests_bus_factor(t.op, 2) == nccl_tests_bus_factor(t.op, 4)) return out;
@@ -257,7 +258,8 @@ std::string damage(const NcclTestsTable& t, const NcclTestsRow& r, int ranks, Me
     if (x->time_us.value > 0 && !t.host_time &&
         !algbw_agrees(r.bytes, m == Meaning::Now ? 1 : factor, *x))
       return fmt::format("{} bytes in {} us are {:.2f} GB/s, not {}", r.bytes, x->time_us.value,
-                         static_cast<double>(r.bytes) / 1000 / x->time_us.value, x->algbw.value);
+                         static_cast<double>(r.bytes) / kBytesPerUsOfGBps / x->time_us.value,
+                         x->algbw.value);
     if (!busbw_agrees(m == Meaning::Now ? factor : 1, *x))
       return fmt::format("busbw {} is not that of algbw {} on {} ranks", x->busbw.value,
                          x->algbw.value, ranks);
@@ -313,7 +315,7 @@ void add_samples(const NcclTestsTable& t, const NcclTestsRow& r, int ranks, Run&
     Sample& to = run.samples[there->second];
     auto add = [&](double us) {
       if (us > 0 && us <= 1e12)
-        to.durations.push_back({static_cast<std::int64_t>(std::llround(us * 1e6))});
+        to.durations.push_back({static_cast<std::int64_t>(std::llround(us * kPsPerUs))});
     };
     for (double us : half->each_us) add(us);
     if (half->each_us.empty()) add(half->time_us.value);

@@ -12,6 +12,7 @@
 #include "sim/io/nccl_xml.h"
 #include "sim/io/reference_gpu.h"
 #include "sim/io/xml_reader.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::io {
 namespace {
@@ -287,7 +288,7 @@ class Host {
         double count = static_cast<double>(xml_.integer(x, "count", 1, 256).value_or(1));
         auto bw = xml_.number(x, "bw", 1, 1e7);
         if (!bw) xml_.fail(x, "bw is missing: MB/s of a link");
-        c2c[i] += *bw * count / 1000;
+        c2c[i] += *bw * count / kMegaPerGiga;
       }
     }
     if (!to_switch.empty()) j["vertices"].push_back({{"name", "nvswitch"}, {"kind", "nvswitch"}});

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/units/convert.h"
+
 namespace ddpsim::io {
 namespace {
 
@@ -33,7 +35,7 @@ std::string doubt_of_speed(const std::string& nic, std::int64_t speed) {
            "as of virtual machines; if it is another: --set cluster.link.bandwidth=100Gb/s";
   if (speed < kMostLikelyGigabits)
     return fmt::format("{} is of speed {}, which is of Mb/s as NCCL writes it: {} Gb/s", name,
-                       speed, static_cast<double>(speed) / 1000);
+                       speed, static_cast<double>(speed) / kMegaPerGiga);
   return {};
 }
 

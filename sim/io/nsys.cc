@@ -10,6 +10,7 @@
 #include "sim/io/sqlite.h"
 #include "sim/io/trace_collector.h"
 #include "sim/model/error.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::io {
 namespace {
@@ -87,7 +88,7 @@ class Export {
     need("StringIds", {"id", "value"}, "is no whole export of Nsight Systems; export it again");
     if (has(db_.columns("TARGET_INFO_SESSION_START_TIME"), "utcEpochNs")) {
       Sqlite::Rows rows(db_, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME");
-      if (rows.next()) begun_us_ = std::max<std::int64_t>(rows.integer(0) / 1000, 0);
+      if (rows.next()) begun_us_ = std::max<std::int64_t>(rows.integer(0) / kNsPerUs, 0);
     }
     // A range's text is in the table itself, or one of all strings.
     bool registered = has(db_.columns(kRanges), "textId");
@@ -135,7 +136,7 @@ class Export {
   }
 
  private:
-  static std::int64_t ns(TimePoint t) { return t.ps / 1000; }
+  static std::int64_t ns(TimePoint t) { return t.ps / kNanosecond.ps; }
   std::string marks() const {
     return "(" + text_ + " LIKE 'Optimizer.step#%' OR " + text_ + " LIKE 'ProfilerStep%')";
   }
@@ -165,9 +166,9 @@ class Export {
     e.process = process;
     e.thread = thread;
     std::int64_t begin = row.integer(0);
-    e.begin_us = begun_us_ + begin / 1000;
-    e.begin_ps = begin % 1000 * 1000;
-    e.duration_ps = (row.integer(1) - begin) * 1000;
+    e.begin_us = begun_us_ + begin / kNsPerUs;
+    e.begin_ps = begin % kNsPerUs * kNanosecond.ps;
+    e.duration_ps = (row.integer(1) - begin) * kNanosecond.ps;
     return e;
   }
   void add_ranges(TraceCollector& to, bool marks_alone, const std::vector<std::int64_t>& window) {

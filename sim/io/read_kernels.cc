@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "sim/units/convert.h"
+
 namespace ddpsim::io {
 
 std::vector<validation::PublishedKernel> read_kernels(const Json& j, const std::string& file) {
@@ -26,7 +28,7 @@ std::vector<validation::PublishedKernel> read_kernels(const Json& j, const std::
       k.outputs = cells[2].small(1, kMost);
       const double us = cells[3].number();
       if (!(us > 0 && us < 1e9)) cells[3].fail("expected microseconds, more than 0");
-      k.measured = {std::llround(us * 1e6)};
+      k.measured = {std::llround(us * kPsPerUs)};
       out.push_back(k);
     }
   }

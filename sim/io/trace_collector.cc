@@ -106,7 +106,7 @@ std::string optimizer_in(const std::string& name) {
 
 bool covers(const KinetoEvent& outer, const KinetoEvent& inner) {
   std::int64_t after = inner.begin_us - outer.begin_us;
-  return after >= 0 && after <= outer.duration_ps / 1'000'000;
+  return after >= 0 && after <= outer.duration_ps / kMicrosecond.ps;
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ void TraceCollector::operator()(const KinetoEvent& e) {
   std::int64_t us = e.begin_us - trace_.base_us;
   if (us > kMostUs || us < -kMostUs) return;  // another clock: nothing of the iterations
   analysis::TraceEvent event;
-  event.begin = {us * 1'000'000 + e.begin_ps};
+  event.begin = {us * kMicrosecond.ps + e.begin_ps};
   event.end = event.begin + Duration{e.duration_ps};
   if (event.begin >= to_ || event.end < from_) return;
   event.what = *what;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "sim/io/write_prediction.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::io {
 namespace {
@@ -17,7 +18,7 @@ constexpr int kPlaces = 1000;           // threads of a lane
 
 // Picoseconds as microseconds, six decimals at most, exactly.
 OrderedJson us(std::int64_t ps) {
-  return OrderedJson(static_cast<double>(ps) / 1e6);
+  return OrderedJson(microseconds(Duration{ps}).us);
 }
 
 const char* category(OpKind k) {

@@ -16,13 +16,11 @@ constexpr std::size_t kMostTensors = 65'536;
 constexpr Duration kMaxTime = kSecond * 86'400;  // of one forward, backward or optimizer: a day
 
 std::string flops_text(double flops) {
+  std::pair in{1e6, "MFLOP"};
+  for (auto larger : {std::pair{1e9, "GFLOP"}, {1e12, "TFLOP"}, {1e15, "PFLOP"}})
+    if (flops >= larger.first) in = larger;
   char text[40];
-  for (auto [size, unit] : {std::pair{1e15, "PFLOP"}, {1e12, "TFLOP"}, {1e9, "GFLOP"}})
-    if (flops >= size) {
-      std::snprintf(text, sizeof text, "%.3g %s", flops / size, unit);
-      return text;
-    }
-  std::snprintf(text, sizeof text, "%.3g MFLOP", flops / 1e6);
+  std::snprintf(text, sizeof text, "%.3g %s", flops / in.first, in.second);
   return text;
 }
 

@@ -5,6 +5,7 @@
 
 #include "sim/engine/execute.h"
 #include "sim/play/job_coordination.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -217,7 +218,7 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
     shared.cores = shared.graph.add_resource({static_cast<double>(cores), 0, 0});
     shared.core_turns = shared.turns.add_place(cores);
     if (profile.memory.shared_bytes_per_s > 0)
-      shared.memory = shared.graph.add_resource({profile.memory.shared_bytes_per_s / 1e12, 0, 0});
+      shared.memory = shared.graph.add_resource({per_ps(profile.memory.shared_bytes_per_s), 0, 0});
   }
   shared.jobs += others.size();
   std::deque<Simulator> jobs;  // they stay where they are

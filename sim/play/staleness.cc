@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/units/convert.h"
+
 namespace ddpsim::predict {
 namespace {
 
@@ -75,15 +77,15 @@ Paces paces_of(const Simulation& s, const std::vector<RankClass>& classes,
   Paces out;
   const std::size_t n = classes.size();
   const auto [since, until] = window_of(s);
-  const double seconds = static_cast<double>((until - since).ps) / 1e12;
+  const double window_s = seconds(until - since);
   double all = 0;
   for (std::size_t c = 0; c < n; ++c) {
     double steps = 0;
     for (std::size_t k = 0; k < s.steps.size(); ++k) steps += counted[k * n + c];
-    out.steps_per_s.push_back(steps / seconds);
+    out.steps_per_s.push_back(steps / window_s);
     all += out.steps_per_s.back();
   }
-  out.step = {static_cast<std::int64_t>(static_cast<double>(n) / all * 1e12)};
+  out.step = {static_cast<std::int64_t>(static_cast<double>(n) / all * kPsPerSecond)};
   const auto near = static_cast<std::int64_t>(kSameTime * static_cast<double>(out.step.ps));
   double updates = 0;
   for (std::size_t c = 0; c < n; ++c)

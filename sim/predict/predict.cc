@@ -25,6 +25,7 @@
 #include "sim/systems/base/settings.h"
 #include "sim/systems/knobs.h"
 #include "sim/topology/survey.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -288,7 +289,7 @@ void add_sentences(const Question& q, const Prepared& r, const Options& options,
 systems::BatchTimes batch_times(const Question& q, Level level) {
   const InputPipeline& in = *q.scenario.input;
   systems::BatchTimes out;
-  if (in.samples_per_s > 0) out.made = {ceil_ps(q.workload.batch, in.samples_per_s / 1e12)};
+  if (in.samples_per_s > 0) out.made = {ceil_ps(q.workload.batch, per_ps(in.samples_per_s))};
   if (in.bytes_per_sample == 0) return out;
   const Duration copy = host_memory(q, level).copy(in.bytes_per_sample * q.workload.batch);
   if (in.ahead)
@@ -399,11 +400,12 @@ Prediction predict(const Question& q, const Options& given) {
   const std::int64_t with_inputs = q.scenario.ranks - ranks_without_inputs(q.scenario.plan);
   double samples = static_cast<double>(q.workload.batch) * q.scenario.plan.accumulation_steps *
                    static_cast<double>(with_inputs);
-  out.samples_per_s = samples / (static_cast<double>(typical.ps) / 1e12);
+  out.samples_per_s = samples / seconds(typical);
   find_slowed(q, r.times, out);
   out.clock = r.times.clock;
   out.single_rank_step = single_rank_step(q, r.times);
-  constexpr Duration kLeast{1'000'000};  // of computation: not even a kernel's launch is as short
+  constexpr Duration kLeast =
+      kMicrosecond;  // of computation: not even a kernel's launch is as short
   bool idle = r.times.forward + r.times.backward < kLeast;
   out.scaling_efficiency = idle ? 0 : ratio(out.single_rank_step, typical);
   find_interval(q, options, out);

@@ -6,13 +6,10 @@
 #include <fmt/format.h>
 
 #include "sim/report/text.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::report {
 namespace {
-
-double us(Duration d) {
-  return static_cast<double>(d.ps) / 1e6;
-}
 
 struct Spread {
   Duration least, median, most;
@@ -62,8 +59,7 @@ std::string run_page(const Run& run) {
   if (!run.steps.empty()) {
     out += fmt::format("\n{:<8} {:>14}\n", "step", "ms");
     for (const StepRecord& s : run.steps)
-      out += fmt::format("{:<8} {:>14.4f}{}\n", name_of(s.kind),
-                         static_cast<double>(s.duration.ps) / 1e9,
+      out += fmt::format("{:<8} {:>14.4f}{}\n", name_of(s.kind), milliseconds(s.duration),
                          s.instrumented ? "  (instrumented)" : "");
   }
   if (run.samples.empty()) return out;
@@ -78,8 +74,9 @@ std::string run_page(const Run& run) {
       out += s.parameters.count(n) ? fmt::format(" {:>14}", s.parameters.at(n))
                                    : fmt::format(" {:>14}", "");
     Spread d = spread_of(s.durations);
-    out += fmt::format(" {:>8} {:>14.3f} {:>14.3f} {:>14.3f}\n", s.durations.size(), us(d.median),
-                       us(d.least), us(d.most));
+    out +=
+        fmt::format(" {:>8} {:>14.3f} {:>14.3f} {:>14.3f}\n", s.durations.size(),
+                    microseconds(d.median).us, microseconds(d.least).us, microseconds(d.most).us);
   }
   return out;
 }
@@ -94,8 +91,8 @@ std::string samples_csv(const Run& run) {
     for (const std::string& n : names)
       out += s.parameters.count(n) ? fmt::format(",{}", s.parameters.at(n)) : ",";
     Spread d = spread_of(s.durations);
-    out += fmt::format(",{},{:.6f},{:.6f},{:.6f}\n", s.durations.size(), us(d.median), us(d.least),
-                       us(d.most));
+    out += fmt::format(",{},{:.6f},{:.6f},{:.6f}\n", s.durations.size(), microseconds(d.median).us,
+                       microseconds(d.least).us, microseconds(d.most).us);
   }
   return out;
 }

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/units/convert.h"
 #include "sim/units/text.h"
 
 namespace ddpsim::report {
@@ -82,10 +83,6 @@ bool computes(Mark phase) {
          phase == Mark::Optimizer;
 }
 
-double in_ms(Duration d) {
-  return static_cast<double>(d.ps) / 1e9;
-}
-
 std::string as_xml(const std::string& text) {
   std::string out;
   for (char c : text)
@@ -119,8 +116,8 @@ class Picture {
     });
     for (const Span* s : spans_) {
       left_ = std::max(left_, 24 + kLetter * static_cast<double>(lane_of(*s).size()));
-      to_ = std::max(to_, in_ms(s->end - run.spans_from));
-      if (!is_host_work(s->kind)) from_ = std::min(from_, in_ms(s->begin - run.spans_from));
+      to_ = std::max(to_, milliseconds(s->end - run.spans_from));
+      if (!is_host_work(s->kind)) from_ = std::min(from_, milliseconds(s->begin - run.spans_from));
     }
     for (const Span* s : spans_) add(*s);
     for (const Strip& r : strips_)
@@ -154,8 +151,8 @@ class Picture {
 
  private:
   void add(const Span& s) {
-    Bar b{phase_of(s.kind), in_ms(s.begin - run_.spans_from), in_ms(s.end - run_.spans_from), "",
-          ""};
+    Bar b{phase_of(s.kind), milliseconds(s.begin - run_.spans_from),
+          milliseconds(s.end - run_.spans_from), "", ""};
     if (b.begin < from_ && ahead_.empty()) {
       ahead_in_ = static_cast<std::size_t>(&row_for(s, b) - strips_.data());
       ahead_ =

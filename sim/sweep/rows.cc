@@ -6,6 +6,7 @@
 
 #include "sim/predict/memory.h"
 #include "sim/report/text.h"
+#include "sim/units/convert.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 
@@ -271,7 +272,7 @@ SweepRow row_of(const Sweep& s, const std::string& line, const std::string& file
   if (!at(2).empty()) r.low = Duration{whole(2)};
   if (!at(3).empty()) r.high = Duration{whole(3)};
   r.samples_per_s = real(4);
-  r.samples = r.samples_per_s * static_cast<double>(r.step.ps) / 1e12;
+  r.samples = r.samples_per_s * static_cast<double>(r.step.ps) / kPsPerSecond;
   if (!at(5).empty()) r.scaling_efficiency = real(5);
   if (!at(6).empty()) r.efficiency_low = real(6);
   if (!at(7).empty()) r.efficiency_high = real(7);

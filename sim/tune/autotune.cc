@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "sim/systems/horovod/plan.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -65,7 +66,7 @@ AutotuneCourse autotune(const Question& q, const Options& given, std::uint64_t s
   auto ask = [&] {
     const systems::AutotuneSetting setting = tuner.current();
     const Duration step = step_of(with_autotuned(q.scenario.plan, setting));
-    return AutotuneCourse::Tried{setting, step, bytes / (static_cast<double>(step.ps) / 1e6)};
+    return AutotuneCourse::Tried{setting, step, bytes / microseconds(step).us};
   };
   // All-gathers are none of gradients: those passes score as the ones before, if they try the same.
   while (!tuner.done()) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sim/units/convert.h"
+
 namespace ddpsim::predict {
 
 Scaling scaling(const Question& q, const Plan& plan, double price_per_hour,
@@ -26,12 +28,12 @@ Scaling scaling(const Question& q, const Plan& plan, double price_per_hour,
     RankCount r;
     r.ranks = n;
     r.step = steady_period(changed, Level::Mid, options);
-    double seconds = static_cast<double>(r.step.ps) / 1e12;
+    const double step_s = seconds(r.step);
     std::int64_t a_step = static_cast<std::int64_t>(q.workload.batch) * plan.accumulation_steps * n;
-    r.samples_per_s = static_cast<double>(a_step) / seconds;
+    r.samples_per_s = static_cast<double>(a_step) / step_s;
     r.epoch = epoch_of(
         {std::max<std::int64_t>(epoch_samples, 1), n, q.workload.batch, plan.accumulation_steps});
-    r.epoch_s = static_cast<double>(r.epoch.steps) * seconds;
+    r.epoch_s = static_cast<double>(r.epoch.steps) * step_s;
     r.epoch_cost = r.epoch_s / 3600 * price_per_hour * n;
     r.efficiency =
         out.counts.empty()

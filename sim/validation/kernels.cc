@@ -6,6 +6,7 @@
 
 #include "sim/analysis/compare.h"
 #include "sim/cost/kernel_time.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::validation {
 namespace {
@@ -23,7 +24,7 @@ KernelLine line_of(const std::string& what, const std::vector<const KernelResult
   for (const KernelResult* r : of) {
     errors.push_back(r->error());
     magnitudes.push_back(std::abs(r->error()));
-    rates.push_back(flops(r->row) / (static_cast<double>(r->row.measured.ps) / 1e12));
+    rates.push_back(flops(r->row) / seconds(r->row.measured));
     sources.insert(r->row.source);
   }
   out.rows = of.size();

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "sim/analysis/compare.h"
+#include "sim/units/convert.h"
 #include "sim/units/elementary.h"
 
 namespace ddpsim::validation {
@@ -131,12 +132,11 @@ double StepInterval::coverage() const {
 }
 
 Duration measured_step(const PublishedStep& row) {
-  constexpr double kPs = 1e12;
   double seconds = row.unit == StepUnit::SPerIteration ? row.measured
                    : row.unit == StepUnit::MsForwardBackward
-                       ? row.measured / 1e3
+                       ? row.measured / kMsPerSecond
                        : row.batch * 1.0 * row.accumulation_steps * row.ranks / row.measured;
-  return {static_cast<std::int64_t>(seconds * kPs + 0.5)};
+  return {static_cast<std::int64_t>(seconds * kPsPerSecond + 0.5)};
 }
 
 bool is_relative(StepQuestion q) {

@@ -43,6 +43,12 @@ DERIVED = re.compile(
     r':(?!:)(?P<bases>[^;{}()]*)\{'
 )
 
+# A number, with what may be put into it and behind it: 1e6, 1'000'000, 1000.0F.
+LITERAL = re.compile(
+    r"(?<![\w.'])(?P<value>(?:\d[\d']*\.?[\d']*|\.\d[\d']*)(?:[eE][+-]?\d+)?)"
+    r"[fFlLuUzZ]{0,3}(?![\w.'])"
+)
+
 # The head of a function, from its type to what precedes its brace (initialisers, too).
 FUNCTION = re.compile(
     r"(?:[\w:<>&*,\s\[\]]|\(\*\))*?(?<![\w.])(?P<name>~?[A-Za-z_][\w:]*)\s*\((?!\*)"
@@ -71,6 +77,7 @@ class Rules:
     few: list = dataclasses.field(
         default_factory=list
     )  # (most files, tokens, regexes, rooms that may)
+    bare: list = dataclasses.field(default_factory=list)  # (factors, numbers, folder, rooms)
     warn_lines: int = 400
     fail_lines: int = 600
     class_lines: int = 300
@@ -139,6 +146,9 @@ def read_rules(root):
                 (int(args[0]), args[1:at], [token_regex(a) for a in args[1:at]], args[at + 1 :])
             )
             mentioned += [(number, a) for a in args[at + 1 :]]
+        elif verb == "bare" and args[0].isdigit() and args[-4:-1:2] == ["in", "beside"]:
+            rules.bare.append((int(args[0]), args[1:-4], args[-3], args[-1]))
+            mentioned.append((number, args[-1]))
         elif verb == "generated" and args:
             rules.generated.update(args)
         elif verb == "lines" and len(args) == 2 and all(a.isdigit() for a in args):
@@ -374,6 +384,44 @@ def check_few(root, rules, paths):
             )
 
 
+def bare_factors(code, numbers):
+    """Lines of factors and divisors that are one of the numbers, however it is written; those of a
+    constant that is one (kName), where the constant is written down."""
+    for match in LITERAL.finditer(code):
+        if float(match.group("value").replace("'", "")) not in numbers:
+            continue
+        before = code[: match.start()]
+        factor = re.search(r"[*/]=?\s*$", before) or re.match(r"\s*[*/]", code[match.end() :])
+        named = re.search(r"\b(k[A-Z]\w*)\s*[={]\s*$", before)
+        if named and not factor:
+            name = named.group(1)
+            factor = re.search(rf"[*/]=?\s*{name}\b|\b{name}\s*[*/]", code)
+        if factor:
+            yield code.count("\n", 0, match.start()) + 1
+
+
+def check_bare(root, rules, paths):
+    """Sentences about numbers that turn one unit into another, where they are not exactly as many
+    as may be."""
+    for most, numbers, folder, room in rules.bare:
+        values = {float(n) for n in numbers}
+        found = []
+        for path in paths:
+            if path.startswith(folder + "/") and rules.room_of(path) != room:
+                code = code_only((root / path).read_text(encoding="utf-8", errors="replace"))
+                found += [f"{path}:{line}" for line in bare_factors(code, values)]
+        if len(found) > most:
+            yield (
+                f"sim/LAYERS:1: {len(found)} factors of {folder} are bare {', '.join(numbers)}, and"
+                f" {most} may; {room} has conversions with names: {', '.join(found)}"
+            )
+        elif len(found) < most:
+            yield (
+                f"sim/LAYERS:1: {len(found)} factors of {folder} are bare {', '.join(numbers)};"
+                f" lower the {most} of the `bare` line to that"
+            )
+
+
 def includes_of(root, path):
     """The files of the tree that `path` includes, with the line of each."""
     text = (root / path).read_text(encoding="utf-8", errors="replace")
@@ -422,6 +470,7 @@ def check(root):
     bad, warn, count = [], [], 0
     paths = list(source_files(root, rules))
     bad += check_few(root, rules, paths)
+    bad += check_bare(root, rules, paths)
     bad += check_hidden(root, rules, paths)
     for path in paths:
         count += 1
@@ -454,6 +503,7 @@ impure chrono random fstream
 ban std::exp std::log std::pow std::*_distribution exp( shared_ptr new virtual
 generated version.h
 few 1 Does::* Phase::* beside sim/units
+bare 1 1e3 1e6 in sim beside sim/units
 hidden sim/engine/inside.h sim/engine
 door sim/topology base/ record.h
 composed sim/units std::runtime_error
@@ -482,6 +532,13 @@ CLEAN = {
     "sim/topology/ring/inner.h": "",
     "tools/door.cc": '#include "sim/topology/ring/record.h"\n#include "sim/topology/base/part.h"\n',
     "sim/engine/heap.h": '#include "sim/units/time.h"\n',
+    # One factor; what is none, or no conversion's, or of the room that has them.
+    "sim/engine/rate.h": (
+        "double a = x / 1e3;  // y * 1e6\nbool b = a <= 1e6;\nconstexpr double kMost = 1e6;\n"
+        "int c = 1'000'000, d = 0x1000 * 10'000, e = 1e30 * v1000;\nbool f = a < kMost;\n"
+    ),
+    "sim/units/convert.h": "double a = x * 1e6;\n",
+    "calib/factor.h": "double a = x * 1e6;\n",
     "sim/engine/queue.h": '#include <new>\n#include "sim/units/time.h"\n#define X \\\n  1\n',
     "sim/engine/queue.cc": (
         '#include "queue.h"\n/* shared_ptr\n#include <chrono>\n*/\nconst char* a = "new virtual \\"'
@@ -683,6 +740,25 @@ def self_test():
         not few({"sim/units/b.cc": "auto x = Phase::Forward;\n"}),
         "a refusal",
     )
+    def bare(text):
+        return [m for m in run_case({**CLEAN, "sim/engine/rate.h": text})[0] if " bare " in m]
+
+    for more in (
+        "auto b = 1e6 * x;",
+        "auto b = x / 1'000'000;",
+        "auto b = x *\n  1000.0F;",
+        "x /= 1.0E+3;",
+        "constexpr double kPs = 1e6;\nauto b = x * kPs;",
+        "constexpr int kA{1000};\nint b = kA * x;",
+    ):
+        got = bare("auto a = x / 1e3;\n" + more + "\n")
+        expect(
+            f"a factor more is caught: {more}",
+            len(got) == 1 and got[0].count("rate.h:") == 2,
+            got,
+        )
+    got = bare("auto a = x;\n")
+    expect("a factor less lowers the number", len(got) == 1 and "lower the 1" in got[0], got)
     through = {
         "sim/topology/base/part.h": "",
     "sim/units/plain.h": (
@@ -741,7 +817,7 @@ def self_test():
     ):
         bad, _, _ = run_case(CLEAN, layers)
         expect(f"LAYERS: {name}", bad and says in bad[0], bad)
-    return failures, len(BROKEN) + 12
+    return failures, len(BROKEN) + 19
 
 
 def main(argv):

@@ -103,7 +103,7 @@ class HorovodLowering {
       for (std::size_t k = 0; k < size; ++k)
         c.tensors[named[at++]].group = static_cast<std::uint32_t>(g);
     }
-    c.cycle = scale(Duration{1'000'000'000}, knobs().cycle_time.value_or(1));
+    c.cycle = scale(kMillisecond, knobs().cycle_time.value_or(1));
     c.threshold = knobs().fusion_threshold;
     c.cache = knobs().cache_capacity;
     bool batched = gpu() && knobs().batch_d2d_memcopies;
