@@ -107,13 +107,11 @@ class Measurer {
       meshes.push_back(std::make_unique<Mesh>(1));
       bool member = process_ < count;
       if (member)
-        meeting.port[process_] =
-            meshes.back()->listen(stage_address(hosts[static_cast<std::size_t>(process_)], shaped));
+        meeting.port[process_] = meshes.back()->listen(stage_address(hosts[process_], shaped));
       meet();
       std::vector<Peer> peers;
       for (int p = 0; p < count; ++p)
-        peers.push_back(
-            {stage_address(hosts[static_cast<std::size_t>(p)], shaped), meeting.port[p]});
+        peers.push_back({stage_address(hosts[p], shaped), meeting.port[p]});
       if (member) connect(*meshes.back(), peers, count);
       meet();
     }
@@ -127,8 +125,7 @@ class Measurer {
       if (process_ == 0) shared_.done = i;
       if (process_ == 0) meeting.start_ns = now_ns() + kSilenceNs;
       meet();
-      if (points_[i].has(process_))
-        measure(i, *meshes[static_cast<std::size_t>(points_[i].mesh)], meeting.start_ns);
+      if (points_[i].has(process_)) measure(i, *meshes[points_[i].mesh], meeting.start_ns);
     }
     meet();
     shared_.done = points_.size();
@@ -163,7 +160,7 @@ class Measurer {
   collective::RankSteps steps(Algorithm a, Operation o, int count, std::int64_t elements) const {
     return collective::make_schedule(a, o, {.ranks = count, .order = {}, .group = {}, .rows = 0},
                                      elements)
-        .ranks[static_cast<std::size_t>(process_)];
+        .ranks[process_];
   }
   // What this process does of a point, again and again.
   collective::RankSteps steps_of(const Point& p) const {

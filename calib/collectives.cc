@@ -62,7 +62,7 @@ std::vector<int> peers_of(const std::vector<collective::Schedule>& schedules, in
                           std::vector<collective::Message> collective::Step::*end) {
   std::set<int> out;
   for (const auto& s : schedules)
-    for (const auto& lane : s.ranks[static_cast<std::size_t>(rank)].lanes)
+    for (const auto& lane : s.ranks[rank].lanes)
       for (const auto& step : lane)
         for (const auto& m : step.*end) out.insert(m.peer);
   return {out.begin(), out.end()};
@@ -77,7 +77,7 @@ void play_rank(int rank, const std::string& address, const MakePlayer& make, std
   for (std::size_t k = 0; k < options.bytes.size(); ++k) {
     meet();
     if (rank == 0) shared.done = k;
-    std::vector<float> data(static_cast<std::size_t>(options.bytes[k] / 4));
+    std::vector<float> data(options.bytes[k] / 4);
     for (std::size_t i = 0; i < data.size(); ++i)
       data[i] = pattern(static_cast<std::int64_t>(i)) * static_cast<float>(rank + 1);
     for (int play = 0; play < times.plays; ++play) {
@@ -107,8 +107,7 @@ RankPlayer mesh_player(const RankPlace& place, const std::vector<collective::Sch
   place.rendezvous->port[place.rank] = mesh->listen(place.address);
   place.meet();
   std::vector<Peer> peers;
-  for (int r = 0; r < place.ranks; ++r)
-    peers.push_back({addresses[static_cast<std::size_t>(r)], place.rendezvous->port[r]});
+  for (int r = 0; r < place.ranks; ++r) peers.push_back({addresses[r], place.rendezvous->port[r]});
   mesh->connect(place.rank, peers, peers_of(schedules, place.rank, &collective::Step::sends),
                 peers_of(schedules, place.rank, &collective::Step::receives));
   auto rank = static_cast<std::size_t>(place.rank);
@@ -155,12 +154,12 @@ Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& d
   times.cells = reinterpret_cast<std::int64_t*>(memory.data() + head);
   std::byte* extra = memory.data() + head + cell_bytes;
   double load = machine_load();
-  StageResult stage = run_stage(
-      fabric.cluster(), hosts, times.ranks, options.loopback, options.timeout_s, shared->rendezvous,
-      [&](int process, bool shaped) {
-        play_rank(process, stage_address(hosts[static_cast<std::size_t>(process)], shaped), make,
-                  extra, options, *shared, times);
-      });
+  StageResult stage =
+      run_stage(fabric.cluster(), hosts, times.ranks, options.loopback, options.timeout_s,
+                shared->rendezvous, [&](int process, bool shaped) {
+                  play_rank(process, stage_address(hosts[process], shaped), make, extra, options,
+                            *shared, times);
+                });
   Run run = measured_run(EvidenceClass::Collective, stage, load);
   run.origin.compute = "none";
   if (stage.interrupted) note_interrupted(run, shared->done, options.bytes.size());

@@ -51,7 +51,7 @@ void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Quest
   const int streams = gpu ? 1 : job.part.worker_threads;
   const int slots = gpu ? job.part.communicators : collective::kSlotsOfStream * streams;
   job.slots = (gpu || streams > 1 ? slots : 1) * job.part.lanes;
-  job.factors.assign(static_cast<std::size_t>(job.part.ranks), 1);
+  job.factors.assign(job.part.ranks, 1);
 }
 
 std::size_t record_bytes(const Job& job) {
@@ -93,12 +93,12 @@ void play_rank(const Job& job, int rank, const std::vector<int>& hosts, bool sha
   Rendezvous& meeting = shared.rendezvous;
   Mesh mesh(job.slots);
   int me = job.first_process + rank;
-  meeting.port[me] = mesh.listen(stage_address(hosts[static_cast<std::size_t>(me)], shaped));
+  meeting.port[me] = mesh.listen(stage_address(hosts[me], shaped));
   meeting.meet(0, processes);
   std::vector<Peer> peers;
   for (int r = 0; r < job.part.ranks; ++r) {
     int p = job.first_process + r;
-    peers.push_back({stage_address(hosts[static_cast<std::size_t>(p)], shaped), meeting.port[p]});
+    peers.push_back({stage_address(hosts[p], shaped), meeting.port[p]});
   }
   mesh.connect(rank, peers, job.part.peers(rank, &collective::Step::sends),
                job.part.peers(rank, &collective::Step::receives));
@@ -112,9 +112,8 @@ void play_rank(const Job& job, int rank, const std::vector<int>& hosts, bool sha
   }
   if (me == 0) meeting.start_ns = now_ns() + kHeadStartNs;
   meeting.meet(2, processes);
-  play(job.part, rank, mesh, gradients, others, meeting.start_ns,
-       job.factors[static_cast<std::size_t>(rank)], options.real_compute,
-       job.records[static_cast<std::size_t>(rank)]);
+  play(job.part, rank, mesh, gradients, others, meeting.start_ns, job.factors[rank],
+       options.real_compute, job.records[rank]);
   shared.retransmits += mesh.retransmits();
   std::string wrong = check_gradients(job.part, gradients);
   if (wrong.empty()) wrong = check_collectives(job.part, rank, mesh);
@@ -202,8 +201,7 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
     add(s.other_jobs[k].workload, s.other_jobs[k].plan, s.other_jobs[k].rank_order,
         k < options.other_steps.size() ? options.other_steps[k] : 4 * options.steady_steps,
         nullptr);
-  for (const auto& [rank, factor] : s.slow_ranks)
-    jobs[0]->factors[static_cast<std::size_t>(rank)] = factor;
+  for (const auto& [rank, factor] : s.slow_ranks) jobs[0]->factors[rank] = factor;
 
   std::vector<int> hosts;
   std::size_t bytes = sizeof(Shared);

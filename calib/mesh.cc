@@ -177,7 +177,7 @@ void Mesh::connect(int rank, std::span<const Peer> peers, std::span<const int> s
       int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
       if (fd < 0) fail("socket");
       tune(fd);
-      const Peer& peer = peers[static_cast<std::size_t>(to)];
+      const Peer& peer = peers[to];
       sockaddr_in a = socket_address(peer.address, peer.port);
       if (::connect(fd, reinterpret_cast<sockaddr*>(&a), sizeof a) != 0)
         fail("connecting to rank " + std::to_string(to));
@@ -222,8 +222,8 @@ void Mesh::begin(const collective::RankSteps& steps, std::vector<LaneState>& lan
                  std::byte* data, std::int64_t size, Scratch& scratch, int first_slot) const {
   LaneState& lane = lanes[l];
   const collective::Step& step = steps.lanes[l][lane.step];
-  if (step.after_lane >= 0 && lanes[static_cast<std::size_t>(step.after_lane)].step <=
-                                  static_cast<std::size_t>(step.after_step))
+  if (step.after_lane >= 0 &&
+      lanes[step.after_lane].step <= static_cast<std::size_t>(step.after_step))
     return;
   lane.begun = true;
   lane.sends.clear();
@@ -233,8 +233,7 @@ void Mesh::begin(const collective::RankSteps& steps, std::vector<LaneState>& lan
     lane.sends.push_back({out_.at({m.peer, slot}), m.peer, data + m.offset * size, m.count * size});
   std::int64_t into = 0;
   for (const collective::Message& m : step.receives) into += m.count * size;
-  if (step.reduce && static_cast<std::int64_t>(scratch[l].size()) < into)
-    scratch[l].resize(static_cast<std::size_t>(into));
+  if (step.reduce && static_cast<std::int64_t>(scratch[l].size()) < into) scratch[l].resize(into);
   into = 0;
   for (const collective::Message& m : step.receives) {
     lane.receives.push_back({in_.at({m.peer, slot}), m.peer,

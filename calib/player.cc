@@ -60,11 +60,11 @@ namespace {
 void add_group(const collective::Schedule& of, const std::vector<int>& ranks,
                collective::Schedule& all) {
   for (std::size_t i = 0; i < of.ranks.size(); ++i) {
-    collective::RankSteps& steps = all.ranks[static_cast<std::size_t>(ranks[i])] = of.ranks[i];
+    collective::RankSteps& steps = all.ranks[ranks[i]] = of.ranks[i];
     for (auto& lane : steps.lanes)
       for (collective::Step& step : lane)
         for (auto* list : {&step.sends, &step.receives})
-          for (collective::Message& m : *list) m.peer = ranks[static_cast<std::size_t>(m.peer)];
+          for (collective::Message& m : *list) m.peer = ranks[m.peer];
   }
 }
 
@@ -76,7 +76,7 @@ std::vector<std::vector<collective::Communicator>> communicators_of(
     out.emplace_back();
     for (const std::vector<int>& ranks : part.groups[k]) {
       std::vector<int> devices;
-      for (int r : ranks) devices.push_back(job.devices[static_cast<std::size_t>(r)]);
+      for (int r : ranks) devices.push_back(job.devices[r]);
       out.back().push_back(
           collective::make_communicator(*job.fabric, std::move(devices), job.backend(), algorithm));
     }
@@ -88,7 +88,7 @@ collective::Schedule schedule_for(const Part& part,
                                   const std::vector<collective::Communicator>& groups,
                                   const Part::Collective& c) {
   collective::Schedule all;
-  all.ranks.resize(static_cast<std::size_t>(part.ranks));
+  all.ranks.resize(part.ranks);
   for (std::size_t g = 0; g < groups.size(); ++g)
     add_group(collective::schedule_of(groups[g], groups[g].id(c.operation), c.elements,
                                       element_size(c.type), c.root),
@@ -158,7 +158,7 @@ std::vector<int> Part::peers(int rank,
   std::set<int> out;
   for (const Step& s : kinds)
     for (const Collective& c : s.collectives)
-      for (const auto& lane : c.schedule.ranks[static_cast<std::size_t>(rank)].lanes)
+      for (const auto& lane : c.schedule.ranks[rank].lanes)
         for (const auto& step : lane)
           for (const auto& m : step.*end) out.insert(m.peer);
   return {out.begin(), out.end()};
@@ -270,7 +270,7 @@ class Player {
     t.ready = ready;
     thread_local Scratch scratch;
     {
-      std::lock_guard<std::mutex> in_order(slot_busy_[static_cast<std::size_t>(slot)]);
+      std::lock_guard<std::mutex> in_order(slot_busy_[slot]);
       t.begin = now_ns();
       mesh_.play(c.schedule.ranks[rank_], (c.gradients ? gradients_ : others_) + c.offset, c.type,
                  scratch, slot * part_.lanes);
@@ -523,8 +523,7 @@ std::string check_collective(const Part& part, const Part::Collective& c, int ra
   for (std::int64_t i = 0; i < c.elements; ++i)
     store_element(data.data(), c.type, i, brought(member, i));
   Scratch scratch;
-  mesh.play(c.schedule.ranks[static_cast<std::size_t>(rank)], data.data(), c.type, scratch,
-            c.communicator * part.lanes);
+  mesh.play(c.schedule.ranks[rank], data.data(), c.type, scratch, c.communicator * part.lanes);
   const auto n = static_cast<double>(members);
   for (const Left& left : left_at(c, members, member))
     for (std::int64_t i = left.begin; i < left.end; ++i) {

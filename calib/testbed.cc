@@ -228,7 +228,7 @@ TestbedScript testbed_script(const Cluster& c, const std::vector<std::string>& n
     std::string port = fmt::format("p{}", h);
     s.ip_switch += fmt::format(
         "link add {} type veth peer name e0 address {} netns {}\nlink set {} master b{}\n", port,
-        mac(h), netns[static_cast<std::size_t>(h)], port, h / per_rack);
+        mac(h), netns[h], port, h / per_rack);
     up(port);
     s.tc_switch += tbf(port, link);
     std::string ip = fmt::format("link set lo up\nlink set e0 mtu {} up\naddr add {}/16 dev e0\n",
@@ -272,7 +272,7 @@ Testbed::~Testbed() {
 }
 
 void Testbed::enter(int host) const {
-  join(hosts_[static_cast<std::size_t>(host)]);
+  join(hosts_[host]);
 }
 
 }  // namespace ddpsim::calib

@@ -152,11 +152,11 @@ gpu::Device::Event CudaDevice::record(gpu::Stream s, bool timed) {
 }
 
 void CudaDevice::wait(gpu::Stream s, Event e) {
-  DDPSIM_CUDA(cudaStreamWaitEvent(stream(s), events_[static_cast<std::size_t>(e)], 0));
+  DDPSIM_CUDA(cudaStreamWaitEvent(stream(s), events_[e], 0));
 }
 
 void CudaDevice::synchronize(Event e) {
-  DDPSIM_CUDA(cudaEventSynchronize(events_[static_cast<std::size_t>(e)]));
+  DDPSIM_CUDA(cudaEventSynchronize(events_[e]));
 }
 
 void CudaDevice::synchronize_all() {
@@ -169,7 +169,7 @@ void CudaDevice::synchronize_all() {
 }
 
 std::int64_t CudaDevice::moment_ns(Event e) {
-  return origin_ns_ + elapsed_ns(*origin_, events_[static_cast<std::size_t>(e)]);
+  return origin_ns_ + elapsed_ns(*origin_, events_[e]);
 }
 
 }  // namespace ddpsim::calib::cuda

@@ -172,7 +172,7 @@ class ConvProduct : public Product {
   template <class Results>
   auto first(const Results& results, int count) {
     for (int i = 0; i < count; ++i) {
-      const auto& r = results[static_cast<std::size_t>(i)];
+      const auto& r = results[i];
       if (r.status != CUDNN_STATUS_SUCCESS || r.memory > limit_) continue;
       if (p_ != Precision::Fp32)
         DDPSIM_CALL(cudnn(), cudnnSetConvolutionMathType(conv_, r.mathType));

@@ -15,7 +15,7 @@ namespace ddpsim::calib {
 namespace {
 
 collective::Communicator communicator(const Point& p) {
-  std::vector<int> devices(static_cast<std::size_t>(p.ranks));
+  std::vector<int> devices(p.ranks);
   std::iota(devices.begin(), devices.end(), 0);
   return collective::make_communicator(*p.fabric, devices, p.backend);
 }

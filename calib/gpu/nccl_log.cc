@@ -82,7 +82,7 @@ std::string named(View word, const std::array<View, N>& names) {
     if (same(word, n)) return std::string(n);
   auto index = parse_integer(word);
   if (!index || *index < 0 || *index >= static_cast<std::int64_t>(N)) return {};
-  return std::string(names[static_cast<std::size_t>(*index)]);
+  return std::string(names[*index]);
 }
 
 // "[AllReduce: ]4096 Bytes -> Algo TREE proto LL [channel{Lo..Hi}={0..1}|time 9.3]"

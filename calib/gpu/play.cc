@@ -158,7 +158,7 @@ class Player {
     }
     if (recorded) noted.begin = device_.record(stream, true);
     if (k.message[i] >= 0)
-      device_.communicate(stream, k.messages[static_cast<std::size_t>(k.message[i])]);
+      device_.communicate(stream, k.messages[k.message[i]]);
     else
       device_.launch(stream, scaled(k.work[i]));
     if (k.awaited[i] || recorded) events_[i] = device_.record(stream, recorded);

@@ -49,7 +49,7 @@ Table join(const Run& run) {
   Table t;
   std::map<int, bool> recorded;
   for (const Span& s : run.spans) {
-    auto step = static_cast<std::size_t>(s.step);
+    std::size_t step = s.step;
     if (step < run.steps.size() && run.steps[step].kind != StepKind::Steady) continue;
     recorded[s.step] = true;
     auto [it, fresh] = t.index.emplace(s.op, t.rows.size());

@@ -266,8 +266,7 @@ class Sums {
   }
 
   void add_slowest(const std::vector<Duration>& computed) {
-    std::size_t most = static_cast<std::size_t>(std::max_element(computed.begin(), computed.end()) -
-                                                computed.begin());
+    std::size_t most = std::max_element(computed.begin(), computed.end()) - computed.begin();
     Duration all;
     for (Duration d : computed) all += d;
     out_.skew += computed[most] - mean(all, static_cast<std::int64_t>(computed.size()));
@@ -312,7 +311,7 @@ class Sums {
 
   void take_means() {
     std::int64_t n = out_.steps;
-    auto ranks = static_cast<std::int64_t>(job_.ranks.size());
+    std::int64_t ranks = job_.ranks.size();
     out_.step = mean(out_.step, n);
     out_.skew = mean(out_.skew, n);
     for (auto [rank, times] : slowest_)

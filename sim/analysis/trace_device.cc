@@ -111,7 +111,7 @@ Duration idle_behind(const std::vector<Work>& work, const std::vector<Work>& col
 void add_parts(std::vector<Work>& out, const std::vector<TimePoint>& at,
                const std::vector<TimePoint>& done, TimePoint from, TimePoint to) {
   auto first = std::lower_bound(done.begin(), done.end(), from) - done.begin();
-  for (auto k = static_cast<std::size_t>(first); k < at.size() && at[k] < to; ++k) {
+  for (std::size_t k = first; k < at.size() && at[k] < to; ++k) {
     TimePoint begin = std::max(at[k], from);
     TimePoint end = std::min(done[k], to);
     if (end > begin) out.push_back({begin, begin, end});

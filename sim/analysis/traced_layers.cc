@@ -58,7 +58,7 @@ std::vector<TimePoint> device_until(const Trace& trace, const TracedStep& step,
     if (at == launched.end()) continue;
     auto after = std::upper_bound(times.begin(), times.end(), at->second) - times.begin();
     if (static_cast<std::size_t>(after) == times.size()) continue;
-    TimePoint& until = out[static_cast<std::size_t>(after)];
+    TimePoint& until = out[after];
     until = std::max(until, std::min(e.end, step.forward_end));
   }
   for (std::size_t k = 1; k < out.size(); ++k) out[k] = std::max(out[k], out[k - 1]);

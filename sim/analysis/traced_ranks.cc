@@ -111,8 +111,7 @@ void match_steps(TracedRanks& job) {
     job.notes.push_back("the ranks recorded " + std::to_string(least) + " to " +
                         std::to_string(most) + " steps: the last " + std::to_string(least) +
                         " of each are taken for the same");
-  for (RankTrace& r : job.ranks)
-    r.steps.erase(r.steps.begin(), r.steps.end() - static_cast<std::ptrdiff_t>(least));
+  for (RankTrace& r : job.ranks) r.steps.erase(r.steps.begin(), r.steps.end() - least);
 }
 
 std::string place_of(const Seen& s, const TracedStep& step) {
@@ -204,7 +203,7 @@ void match_collectives(TracedRanks& job, std::size_t step, std::vector<TracedCol
         odd = true;
         continue;
       }
-      const Seen& m = mine->second[static_cast<std::size_t>(at)];
+      const Seen& m = mine->second[at];
       if (c.arrivals.empty()) {
         c.message = m.message;
         c.place = place_of(m, job.ranks[k].steps[step]);

@@ -24,9 +24,7 @@ BlockRounds bcube(int n) {
   for (int g : bcube_groups(n)) {
     BlockRound round{{}, true};
     auto part = [&](int p, int i) {
-      return owned[static_cast<std::size_t>(p)].first + (owned[static_cast<std::size_t>(p)].second -
-                                                         owned[static_cast<std::size_t>(p)].first) /
-                                                            g * i;
+      return owned[p].first + (owned[p].second - owned[p].first) / g * i;
     };
     for (int p = 0; p < n; ++p) {
       int digit = p / distance % g;
@@ -38,7 +36,7 @@ BlockRounds bcube(int n) {
     }
     for (int p = 0; p < n; ++p) {
       int digit = p / distance % g;
-      owned[static_cast<std::size_t>(p)] = {part(p, digit), part(p, digit + 1)};
+      owned[p] = {part(p, digit), part(p, digit + 1)};
     }
     distance *= g;
     b.rounds.push_back(std::move(round));

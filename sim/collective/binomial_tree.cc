@@ -39,8 +39,7 @@ BlockRounds binomial_tree_at_once(int n) {
   for (int distance = 1; distance < n; distance *= 2) b.rounds.emplace_back();
   for (unsigned v = 0; v < static_cast<unsigned>(n); ++v)
     for (int child : tree_children(n, static_cast<int>(v)))
-      b.rounds[static_cast<std::size_t>(std::popcount(v))].messages.push_back(
-          {static_cast<int>(v), child, 0, 1});
+      b.rounds[std::popcount(v)].messages.push_back({static_cast<int>(v), child, 0, 1});
   return b;
 }
 

@@ -4,13 +4,13 @@ namespace ddpsim::collective {
 
 Schedule steps_of(const BlockRounds& b, std::int64_t elements) {
   Schedule s;
-  s.ranks.resize(static_cast<std::size_t>(b.positions));
+  s.ranks.resize(b.positions);
   for (RankSteps& r : s.ranks) r.lanes.resize(1);
   std::vector<std::size_t> last(s.ranks.size(), SIZE_MAX);  // round of a position's newest step
   for (std::size_t k = 0; k < b.rounds.size(); ++k) {
     const BlockRound& round = b.rounds[k];
     auto step = [&](int position) -> Step& {
-      auto p = static_cast<std::size_t>(position);
+      std::size_t p = position;
       auto& lane = s.ranks[p].lanes[0];
       if (last[p] != k) {
         last[p] = k;

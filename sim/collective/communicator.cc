@@ -46,8 +46,7 @@ void find_way(const Communicator& c, int from, int to, int nic, topology::Route&
   if (const nccl::Group* group = nccl_group(c))
     return nccl::find_hop_route(*group, from, to, nic, route);
   if (!by_sockets(c)) return topology::find_hop_route(*c.fabric, c.devices, from, to, nic, route);
-  find_socket_route(*c.fabric, c.devices[static_cast<std::size_t>(from)],
-                    c.devices[static_cast<std::size_t>(to)], route);
+  find_socket_route(*c.fabric, c.devices[from], c.devices[to], route);
 }
 
 namespace {
@@ -95,7 +94,7 @@ Layout layout_of(const topology::Fabric& f, const std::vector<int>& devices) {
 namespace {
 
 int rank_at(const Layout& l, int position) {
-  return l.order.empty() ? position : l.order[static_cast<std::size_t>(position)];
+  return l.order.empty() ? position : l.order[position];
 }
 
 // `mean`: gets the round's loads, times `weight`.
@@ -121,9 +120,9 @@ Pattern::Round route_round(const Communicator& c, const Round& round, double wei
       *same = {from, to, route.transport, route.latency};
     out.message = std::max(out.message, t.share);
     out.moved += t.share;
-    if (round.sums) summed[static_cast<std::size_t>(to)] += t.share;
+    if (round.sums) summed[to] += t.share;
     if (!sockets) continue;
-    for (int r : {from, to}) io[static_cast<std::size_t>(r)] += t.share / 2;
+    for (int r : {from, to}) io[r] += t.share / 2;
   }
   for (double s : io) out.io = std::max(out.io, s);
   for (double s : summed) {
@@ -199,8 +198,8 @@ Begun begin(const topology::Fabric& f, std::vector<int> devices, Communicator::L
   LinkLoads load(f);
   for (const Ring& ring : c.rings)
     for (int i = 0; i < n; ++i) {
-      const int from = ring.order[static_cast<std::size_t>(i)];
-      const int to = ring.order[static_cast<std::size_t>((i + 1) % n)];
+      const int from = ring.order[i];
+      const int to = ring.order[(i + 1) % n];
       find_way(c, from, to, -1, route);
       load.add(route, share);
       if (&ring == &c.rings.front())

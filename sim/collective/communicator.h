@@ -51,7 +51,7 @@ struct Communicator {
 };
 // Of a collective: Op::group.
 inline const Communicator& of_group(const Communicator& job, int group) {
-  return group == 0 ? job : job.groups[static_cast<std::size_t>(group - 1)];
+  return group == 0 ? job : job.groups[group - 1];
 }
 // Equal groups that communicate at the same time, as their first one with what all of them put on
 // the links. REQUIRES: not empty; alike in patterns.

@@ -64,7 +64,7 @@ struct Way {
 Way rise(const std::vector<std::vector<int>>& children, int p) {
   Way out;
   Round last{{}, 1, true};
-  for (int c : children[static_cast<std::size_t>(p)]) {
+  for (int c : children[p]) {
     Way w = rise(children, c);
     if (last.transfers.empty() || w.length > out.length) {
       last.transfers.clear();
@@ -84,7 +84,7 @@ Way rise(const std::vector<std::vector<int>>& children, int p) {
 Way fall(const std::vector<std::vector<int>>& children, int p) {
   Way out;
   Round first;
-  for (int c : children[static_cast<std::size_t>(p)]) {
+  for (int c : children[p]) {
     Way w = fall(children, c);
     if (first.transfers.empty() || w.length > out.length) out = std::move(w);
     first.transfers.push_back({p, c, 1});
@@ -99,7 +99,7 @@ Way fall(const std::vector<std::vector<int>>& children, int p) {
 
 Schedule double_binary_tree_steps(Operation o, int n, std::int64_t elements, std::int64_t chunk) {
   Schedule s;
-  s.ranks.resize(static_cast<std::size_t>(n));
+  s.ranks.resize(n);
   for (int tree = 0; tree < 2; ++tree) {
     std::int64_t begin = chunk_begin(elements, 2, tree);
     std::int64_t end = chunk_begin(elements, 2, tree + 1);
@@ -134,7 +134,7 @@ Rounds double_binary_tree_rounds(Operation o, int n) {
     std::vector<int> parents = parents_of(o, n, tree);
     auto children = children_of(parents);
     for (int p = 0; p < n; ++p) {
-      int parent = parents[static_cast<std::size_t>(p)];
+      int parent = parents[p];
       if (parent < 0) continue;
       Transfer up{p, parent, 1};
       Transfer down{parent, p, 1};

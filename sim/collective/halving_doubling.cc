@@ -15,15 +15,13 @@ std::vector<BlockRound> halve(const std::vector<int>& at, bool nearest_first) {
     int distance = nearest_first ? done : p / (2 * done);
     BlockRound round{{}, true};
     for (int k = 0; k < p; ++k) {
-      auto [lo, hi] = ranges[static_cast<std::size_t>(k)];
+      auto [lo, hi] = ranges[k];
       std::int64_t mid = (lo + hi) / 2;
       bool upper = (k & distance) != 0;
-      round.messages.push_back({at[static_cast<std::size_t>(k)],
-                                at[static_cast<std::size_t>(k ^ distance)], upper ? lo : mid,
-                                upper ? mid : hi});
+      round.messages.push_back({at[k], at[k ^ distance], upper ? lo : mid, upper ? mid : hi});
     }
     for (int k = 0; k < p; ++k) {
-      auto& [lo, hi] = ranges[static_cast<std::size_t>(k)];
+      auto& [lo, hi] = ranges[k];
       ((k & distance) != 0 ? lo : hi) = (lo + hi) / 2;
     }
     out.push_back(std::move(round));

@@ -14,8 +14,7 @@ std::vector<TaskId> join(TaskGraph& g, const std::vector<std::vector<TaskId>>& p
   for (const auto& list : parts) {
     TaskId t = g.add_fixed({});
     for (std::size_t i = 0; i < list.size(); ++i)
-      if (std::find(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(i), list[i]) ==
-          list.begin() + static_cast<std::ptrdiff_t>(i))
+      if (std::find(list.begin(), list.begin() + i, list[i]) == list.begin() + i)
         g.add_edge(list[i], t);
     out.push_back(t);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/collective/price_terms.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::collective {
 namespace {
@@ -39,9 +40,9 @@ Communicator without_wires(const Communicator& c) {
 
 // Bytes that the busiest position sends, per byte of the collective.
 double sent_share(const Rounds& rounds, int ranks) {
-  std::vector<double> sent(static_cast<std::size_t>(ranks));
+  std::vector<double> sent(ranks);
   auto add = [&](const std::vector<Transfer>& all, double times) {
-    for (const Transfer& t : all) sent[static_cast<std::size_t>(t.from)] += t.share * times;
+    for (const Transfer& t : all) sent[t.from] += t.share * times;
   };
   if (rounds.pipelined)
     add(rounds.streamed, 1.0 / rounds.lanes);
@@ -102,9 +103,8 @@ Work work_of(const Communicator& c, const Price& price, Duration total, Bytes si
       gloo && price.pattern == gloo->all_reduce && pattern.algorithm == Algorithm::Ring;
   if (gloo_ring) out.steps = 2 * (c.ranks() - 1) * gloo_segments(size.count, c.ranks()).per_rank;
   if (total.ps > 0)
-    out.bus_bytes_per_s = static_cast<double>(size.count) *
-                          bus_factor(pattern.operation, c.ranks()) /
-                          (static_cast<double>(total.ps) / 1e12);
+    out.bus_bytes_per_s =
+        static_cast<double>(size.count) * bus_factor(pattern.operation, c.ranks()) / seconds(total);
   return out;
 }
 

@@ -50,14 +50,13 @@ Duration agreement_time(const Communicator& c, const Profile& p) {
   const topology::Fabric& f = *c.fabric;
   auto step = [&](int to) {
     topology::Route route;
-    f.find_route(c.devices.front(), c.devices[static_cast<std::size_t>(to)], route);
+    f.find_route(c.devices.front(), c.devices[to], route);
     Hop h{0, to, route.transport, route.latency};
     const auto& quick = p.transports.at(f.transports()[h.transport]).ll_latency;
     return quick ? *quick + h.wire_latency : step_latency(c, p, h);
   };
   int inside = 1;  // ranks of the first one's host
-  while (inside < c.ranks() &&
-         f.host_of(c.devices[static_cast<std::size_t>(inside)]) == f.host_of(c.devices.front()))
+  while (inside < c.ranks() && f.host_of(c.devices[inside]) == f.host_of(c.devices.front()))
     ++inside;
   Duration sum;
   int ranks = 1;

@@ -4,6 +4,7 @@
 
 #include "sim/collective/backend/sockets.h"
 #include "sim/collective/distinct.h"
+#include "sim/units/convert.h"
 
 namespace ddpsim::collective {
 
@@ -91,8 +92,8 @@ bool sums(const Communicator& c, const Profile& p) {
 
 double sum_rate(const Communicator& c, const Profile& p, DType type) {
   bool half = type == DType::Float16 || type == DType::BFloat16;
-  if (half && p.half_reduction_bytes_per_s > 0) return p.half_reduction_bytes_per_s / 1e12;
-  return by_sockets(c) ? socket_sum_rate(p) : p.reduction_bytes_per_s / 1e12;
+  if (half && p.half_reduction_bytes_per_s > 0) return per_ps(p.half_reduction_bytes_per_s);
+  return by_sockets(c) ? socket_sum_rate(p) : per_ps(p.reduction_bytes_per_s);
 }
 
 void price_sum(const Communicator& c, const Profile& p, DType type, double chunk, Price& price) {

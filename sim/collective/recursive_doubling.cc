@@ -14,9 +14,7 @@ BlockRounds recursive_doubling(int n) {
   auto p = static_cast<int>(f.stays.size());
   for (int distance = 1; distance < p; distance *= 2) {
     BlockRound round{{}, true};
-    for (int k = 0; k < p; ++k)
-      round.messages.push_back({f.stays[static_cast<std::size_t>(k)],
-                                f.stays[static_cast<std::size_t>(k ^ distance)], 0, 1});
+    for (int k = 0; k < p; ++k) round.messages.push_back({f.stays[k], f.stays[k ^ distance], 0, 1});
     b.rounds.push_back(std::move(round));
   }
   if (!f.out.empty()) b.rounds.push_back({f.out, false});

@@ -20,18 +20,17 @@ void add_pass(Schedule& s, const std::vector<int>& members, std::int64_t begin, 
   auto wrap = [n](int i) { return ((i % n) + n) % n; };
   auto at = [&](int i) { return begin + chunk_begin(end - begin, n, i); };
   for (int p = 0; p < n; ++p) {
-    auto& lane = s.ranks[static_cast<std::size_t>(members[static_cast<std::size_t>(p)])].lanes[0];
+    auto& lane = s.ranks[members[p]].lanes[0];
     for (int k = 0; k < n - 1; ++k) {
       int sent = wrap((reduce ? p : p + 1) - shift - k);
       int received = wrap(sent - 1);
       Step step;
       step.reduce = reduce;
       if (at(sent + 1) > at(sent))
-        step.sends.push_back(
-            {members[static_cast<std::size_t>(wrap(p + 1))], at(sent), at(sent + 1) - at(sent)});
+        step.sends.push_back({members[wrap(p + 1)], at(sent), at(sent + 1) - at(sent)});
       if (at(received + 1) > at(received))
-        step.receives.push_back({members[static_cast<std::size_t>(wrap(p - 1))], at(received),
-                                 at(received + 1) - at(received)});
+        step.receives.push_back(
+            {members[wrap(p - 1)], at(received), at(received + 1) - at(received)});
       if (!step.sends.empty() || !step.receives.empty()) lane.push_back(std::move(step));
     }
   }
@@ -41,7 +40,7 @@ void add_pass(Schedule& s, const std::vector<int>& members, std::int64_t begin, 
 void add_chain(Schedule& s, int n, std::int64_t elements, std::int64_t chunk, bool reduce) {
   std::int64_t pieces = chunk > 0 ? (elements + chunk - 1) / chunk : 1;
   for (int p = 0; p < n; ++p) {
-    auto& lane = s.ranks[static_cast<std::size_t>(p)].lanes[0];
+    auto& lane = s.ranks[p].lanes[0];
     int from = reduce ? (p + 1 < n ? p + 1 : -1) : p - 1;
     int to = reduce ? p - 1 : (p + 1 < n ? p + 1 : -1);
     std::int64_t late =
@@ -69,7 +68,7 @@ void add_ring_pass(Schedule& s, const std::vector<int>& members, std::int64_t be
 
 Schedule ring_steps(Operation o, int n, std::int64_t elements, std::int64_t chunk) {
   Schedule s;
-  s.ranks.resize(static_cast<std::size_t>(n));
+  s.ranks.resize(n);
   for (RankSteps& r : s.ranks) r.lanes.resize(1);
   if (o == Operation::Broadcast || o == Operation::Reduce) {
     add_chain(s, n, elements, chunk, o == Operation::Reduce);

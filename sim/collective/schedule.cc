@@ -8,7 +8,7 @@ namespace {
 std::vector<int> groups_of(Algorithm a, const Layout& layout) {
   std::vector<int> group = layout.group;
   if (a == Algorithm::Hierarchical) {
-    group.resize(static_cast<std::size_t>(layout.ranks), 0);
+    group.resize(layout.ranks, 0);
     return group;
   }
   int rows = layout.rows > 0 ? layout.rows : torus_rows(layout.ranks);
@@ -120,7 +120,7 @@ std::int64_t buffer_elements(Operation o, std::int64_t elements) {
 Schedule make_schedule(Algorithm a, Operation o, const Layout& layout, std::int64_t elements,
                        const ScheduleOptions& options) {
   Schedule s;
-  auto n = static_cast<std::size_t>(layout.ranks);
+  std::size_t n = layout.ranks;
   s.ranks.resize(n);
   if (n < 2 || elements == 0) return s;
   Schedule at = by_position(a, o, layout, elements, options);
@@ -131,8 +131,8 @@ Schedule make_schedule(Algorithm a, Operation o, const Layout& layout, std::int6
     for (auto& lane : at.ranks[p].lanes)
       for (Step& step : lane)
         for (auto* list : {&step.sends, &step.receives})
-          for (Message& m : *list) m.peer = layout.order[static_cast<std::size_t>(m.peer)];
-    s.ranks[static_cast<std::size_t>(layout.order[p])] = std::move(at.ranks[p]);
+          for (Message& m : *list) m.peer = layout.order[m.peer];
+    s.ranks[layout.order[p]] = std::move(at.ranks[p]);
   }
   return s;
 }

@@ -30,8 +30,7 @@ using engine::TaskId;
 
 Hop hop_between(const Communicator& c, int from, int to) {
   topology::Route route;
-  c.fabric->find_route(c.devices[static_cast<std::size_t>(from)],
-                       c.devices[static_cast<std::size_t>(to)], route);
+  c.fabric->find_route(c.devices[from], c.devices[to], route);
   return {from, to, route.transport, route.latency};
 }
 
@@ -48,7 +47,7 @@ constexpr TaskId kNobody = UINT32_MAX;
 
 Connection& connection_between(Connections& all, const Communicator& c, const MessagePlay& play,
                                int from, int to, std::size_t lane) {
-  auto device = [&](int rank) { return c.devices[static_cast<std::size_t>(rank)]; };
+  auto device = [&](int rank) { return c.devices[rank]; };
   auto [it, fresh] = all.known.try_emplace({device(from), device(to), play.path.slot, lane});
   Connection& x = it->second;
   if (fresh) {
@@ -70,8 +69,7 @@ Connection& connection_between(Connections& all, const Communicator& c, const Me
 // count: a sender that waits for room wakes when a third of the buffer is free (Linux:
 // sk_stream_is_writeable), not at the byte.
 TaskId moved(TaskGraph& g, Connection& x, std::int64_t count) {
-  auto message = static_cast<std::size_t>(std::lower_bound(x.ends.begin(), x.ends.end(), count) -
-                                          x.ends.begin());
+  std::size_t message = std::lower_bound(x.ends.begin(), x.ends.end(), count) - x.ends.begin();
   Tail& tail = x.tails[message];
   // In a graph that grows it may have begun, or ended: then there is nothing to split.
   const bool begun = g.tasks()[tail.task].pending == 0;
@@ -169,7 +167,7 @@ class ScheduleMessages {
       }
       TaskId all = g_.add_fixed({});
       for (std::size_t l = 0; l < lanes.size(); ++l)
-        if (std::none_of(lanes.begin(), lanes.begin() + static_cast<std::ptrdiff_t>(l),
+        if (std::none_of(lanes.begin(), lanes.begin() + l,
                          [&](const LaneState& x) { return x.at == lanes[l].at; }))
           g_.add_edge(lanes[l].at, all);
       out.push_back(all);
@@ -207,7 +205,7 @@ class ScheduleMessages {
 
   double bytes_between(int from, int to, std::size_t lane) const {
     double bytes = 0;
-    for (const Step& s : schedule_.ranks[static_cast<std::size_t>(from)].lanes[lane])
+    for (const Step& s : schedule_.ranks[from].lanes[lane])
       for (const Message& m : s.sends) bytes += m.peer == to ? static_cast<double>(m.count) : 0;
     return bytes;
   }
@@ -217,9 +215,9 @@ class ScheduleMessages {
     const Step* step = step_of(r, l);
     if (lane.begun || !step) return false;
     if (step->after_lane >= 0) {
-      const auto& other = ranks_[r][static_cast<std::size_t>(step->after_lane)].ends;
+      const auto& other = ranks_[r][step->after_lane].ends;
       if (other.size() <= static_cast<std::size_t>(step->after_step)) return false;
-      TaskId awaited = other[static_cast<std::size_t>(step->after_step)];
+      TaskId awaited = other[step->after_step];
       if (awaited != lane.at) lane.at = after(g_, {}, {lane.at, awaited});
     }
     lane.begun = true;
@@ -346,8 +344,7 @@ class ScheduleMessages {
       awaited.push_back(x.delivered[x.taken++]);
     }
     for (std::size_t i = 0; i < awaited.size(); ++i)
-      if (std::find(awaited.begin(), awaited.begin() + static_cast<std::ptrdiff_t>(i),
-                    awaited[i]) == awaited.begin() + static_cast<std::ptrdiff_t>(i))
+      if (std::find(awaited.begin(), awaited.begin() + i, awaited[i]) == awaited.begin() + i)
         g_.add_edge(awaited[i], sum.due);
     lane.ends.push_back(sum.done);
     lane.at = sum.done;
@@ -383,8 +380,8 @@ std::vector<TaskId> tcp_broadcast(const Communicator& c, const MessagePlay& play
     for (auto [giver, taker] : tree_round(c.ranks(), static_cast<int>(round))) {
       const int from = rank(giver);
       const int to = rank(taker);
-      auto f = static_cast<std::size_t>(from);
-      auto t = static_cast<std::size_t>(to);
+      std::size_t f = from;
+      std::size_t t = to;
       Connection& x = connection_between(all, c, play, from, to, 0);
       x.expected.push_back(has[t]);
       Sent sent = send_in_order(g, x, has[f], x.section->latency + x.wire, play.size.count, 1);

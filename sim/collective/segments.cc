@@ -13,8 +13,7 @@ namespace {
 
 std::vector<topology::LinkId> links_between(const Communicator& c, int from, int to) {
   topology::Route route;
-  c.fabric->find_route(c.devices[static_cast<std::size_t>(from)],
-                       c.devices[static_cast<std::size_t>(to)], route);
+  c.fabric->find_route(c.devices[from], c.devices[to], route);
   return {route.links.begin(), route.links.end()};
 }
 

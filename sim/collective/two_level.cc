@@ -52,8 +52,7 @@ BlockRounds trees(const std::vector<std::vector<int>>& groups, int positions, Op
     std::size_t first = o == Operation::Reduce ? rounds - each[k].rounds.size() : 0;
     for (std::size_t i = 0; i < each[k].rounds.size(); ++i)
       for (const BlockMessage& m : each[k].rounds[i].messages)
-        out.rounds[first + i].messages.push_back({groups[k][static_cast<std::size_t>(m.from)],
-                                                  groups[k][static_cast<std::size_t>(m.to)], 0, 1});
+        out.rounds[first + i].messages.push_back({groups[k][m.from], groups[k][m.to], 0, 1});
   }
   return out;
 }
@@ -94,7 +93,7 @@ Schedule two_level_steps(const std::vector<int>& group, std::int64_t elements) {
     append(s, steps_of(trees(groups, n, Operation::Broadcast), elements));
     return s;
   }
-  auto g = static_cast<std::int64_t>(groups.front().size());
+  std::int64_t g = groups.front().size();
   for (const auto& members : groups) add_ring_pass(s, members, 0, elements, true);
   for (std::int64_t i = 0; i < g; ++i) {
     std::vector<int> column = across(groups, static_cast<std::size_t>(i));

@@ -109,7 +109,7 @@ class Walk {
   std::optional<LayerParts> layer(const Layer& l) {
     const bool state[] = {half_, wide_, scores_seen_};
     const double width = channels(l);
-    const std::size_t hash = hash_of(l, width);
+    const std::uint64_t hash = hash_of(l, width);
     for (const Known& k : known_) {
       if (k.hash != hash || !std::equal(state, state + 3, k.before) || k.width != width ||
           !(k.like->op == l.op && k.like->forward == l.forward && k.like->backward == l.backward))
@@ -125,17 +125,17 @@ class Walk {
 
  private:
   struct Known {
-    std::size_t hash;
+    std::uint64_t hash;
     const Layer* like;
     double width;
     bool before[3], after[3];  // half_, wide_, scores_seen_
     std::optional<LayerParts> time;
   };
-  static std::size_t hash_of(const Layer& l, double width) {
-    std::size_t h = 0;
+  static std::uint64_t hash_of(const Layer& l, double width) {
+    std::uint64_t h = 0;
     for (double x : {l.forward.flops_per_sample, l.forward.bytes_per_sample,
                      l.backward.flops_per_sample, l.forward.bytes_fixed, width})
-      h = h * 1'000'003 + std::bit_cast<std::size_t>(x);
+      h = h * 1'000'003 + std::bit_cast<std::uint64_t>(x);
     return h;
   }
 

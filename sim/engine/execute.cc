@@ -111,7 +111,7 @@ class Executor {
   // By task. A graph grows by whole tasks, so what it has gained is mostly in order already.
   void index_holds() {
     auto earlier = [](const auto& a, const auto& b) { return a.task < b.task; };
-    auto known = static_cast<std::ptrdiff_t>(holds_.size());
+    std::ptrdiff_t known = holds_.size();
     holds_.insert(holds_.end(), g_.holds().begin() + known, g_.holds().end());
     auto gained = holds_.begin() + known;
     std::stable_sort(gained, holds_.end(), earlier);

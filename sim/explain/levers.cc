@@ -170,7 +170,7 @@ void try_nccl_for_gloo(const Question& q, Attempts& a) {
 // The first half of the ranks; what names ranks goes with them.
 void halve(Scenario& s) {
   s.ranks /= 2;
-  if (!s.rank_order.empty()) s.rank_order.resize(static_cast<std::size_t>(s.ranks));
+  if (!s.rank_order.empty()) s.rank_order.resize(s.ranks);
   s.slow_ranks.erase(s.slow_ranks.lower_bound(s.ranks), s.slow_ranks.end());
 }
 

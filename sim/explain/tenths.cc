@@ -36,9 +36,7 @@ std::vector<Carried> collectives_of(const PlayedStep& step, const Question& q,
       const collective::Price& price = prices.of(op);
       const collective::Pattern& pattern = comm.pattern(price.pattern);
       for (const auto& phase : price.phases)
-        for (const auto& l : phase.round < 0
-                                 ? pattern.load
-                                 : pattern.rounds[static_cast<std::size_t>(phase.round)].load)
+        for (const auto& l : phase.round < 0 ? pattern.load : pattern.rounds[phase.round].load)
           c.time.push_back(
               {l.link, phase.work * l.per_byte /
                            collective::link_rate(comm, q.profile, Level::Mid, l.link)});

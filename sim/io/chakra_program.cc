@@ -320,8 +320,7 @@ class Importer {
     // Chakra's size is of what a rank puts in; a Program's of the whole vector.
     std::int64_t bytes = std::max<std::int64_t>(n.comm_size, 4);
     if (n.comm_type == static_cast<int>(ChakraCollective::AllGather)) {
-      auto size = static_cast<std::int64_t>(members.empty() ? std::max(ranks(), 1)
-                                                            : static_cast<int>(members.size()));
+      std::int64_t size = members.empty() ? std::max(ranks(), 1) : static_cast<int>(members.size());
       if (bytes > INT64_MAX / size) throw InputError{trace_.file, place_of(n) + " is too large"};
       bytes *= size;
     }

@@ -242,8 +242,8 @@ class TimelineReader {
     if (out_.steps.empty())
       throw InputError{file_,
                        "nothing moves between ranks in it (one rank?): there is no step to tell"};
-    if (!lasts_.empty()) out_.last_rank.assign(static_cast<std::size_t>(out_.ranks), 0);
-    for (const auto& [rank, count] : lasts_) out_.last_rank[static_cast<std::size_t>(rank)] = count;
+    if (!lasts_.empty()) out_.last_rank.assign(out_.ranks, 0);
+    for (const auto& [rank, count] : lasts_) out_.last_rank[rank] = count;
     if (out_.cycles.empty())
       out_.notes.push_back("cycles are not marked (HOROVOD_TIMELINE_MARK_CYCLES=1 does)");
   }

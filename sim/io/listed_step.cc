@@ -160,8 +160,7 @@ class OperationReader {
     for (std::int64_t m : ranks) text += (text.empty() ? "" : ",") + std::to_string(m);
     bool regular =
         stride > 0 && file_.ranks % (size * stride) == 0 && ranks[0] % (size * stride) < stride;
-    for (std::int64_t i = 0; i < size; ++i)
-      regular = regular && ranks[static_cast<std::size_t>(i)] == ranks[0] + i * stride;
+    for (std::int64_t i = 0; i < size; ++i) regular = regular && ranks[i] == ranks[0] + i * stride;
     if (!regular)
       r.fail("is of the ranks " + (text.size() > 100 ? text.substr(0, 100) + "..." : text) +
              "; ddpsim plays groups of equally many ranks, equally far apart, of which the job "

@@ -48,7 +48,7 @@ std::vector<int> header_of(const Fields& names, const std::string& file) {
       throw InputError{file + ":1", "unknown column \"" + name.substr(0, 40) + "\"" +
                                         (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)")};
     }
-    int& place = at[static_cast<std::size_t>(known - std::begin(kColumns))];
+    int& place = at[known - std::begin(kColumns)];
     if (place >= 0)
       throw InputError{file + ":1", "column \"" + std::string(names[i]) + "\" appears twice"};
     place = static_cast<int>(i);
@@ -81,9 +81,8 @@ NcclTests read_nccl_tests_csv(const std::string& text, const std::string& file) 
       continue;
     }
     auto field = [&](Column c) {
-      return at[c] >= 0 && static_cast<std::size_t>(at[c]) < f.size()
-                 ? std::string(f[static_cast<std::size_t>(at[c])])
-                 : std::string();
+      return at[c] >= 0 && static_cast<std::size_t>(at[c]) < f.size() ? std::string(f[at[c]])
+                                                                      : std::string();
     };
     auto [place, fresh] = index.try_emplace({field(kKind), field(kValue)}, out.tables.size());
     if (fresh && index.size() > kMostTables)

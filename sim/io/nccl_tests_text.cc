@@ -275,7 +275,7 @@ class Parser {
       give_up("another row begins within it");
       pending_ = NcclTestsRow{number_, *bytes, *count, std::string(w[k + 2]), "", -1, {}, {}};
       rest_.clear();
-      add({w.begin() + static_cast<std::ptrdiff_t>(k) + 3, w.end()});
+      add({w.begin() + k + 3, w.end()});
       return;
     }
     if (!pending_ || w.empty()) return;
@@ -299,7 +299,7 @@ class Parser {
       pending_->redop = v.front();
       v.erase(v.begin());
     }
-    std::size_t two = static_cast<std::size_t>(2 * group_);
+    std::size_t two = 2 * group_;
     bool root = root_known_ ? has_root_ : v.size() % 4 == 1;
     if (root_known_ && has_root_ && v.size() == two && !whole(v.front()))
       root = false;  // a header of another version
@@ -323,7 +323,7 @@ class Parser {
           static_cast<int>(std::clamp<std::int64_t>(whole(v.front()).value_or(-1), -1, 1 << 20));
       v.erase(v.begin());
     }
-    auto g = static_cast<std::size_t>(group_);
+    std::size_t g = group_;
     NcclTestsTable& t = table();
     auto drop = [&](const std::string& why) {
       t.dropped.push_back("line " + std::to_string(r.line) + " is dropped: " + why);

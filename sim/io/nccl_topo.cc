@@ -98,7 +98,7 @@ class Host {
   OrderedJson facts() const {
     OrderedJson j = OrderedJson::object();
     std::set<std::string> makes;
-    for (int c : cpus_) makes.insert(cpu_make(xml_, middle_[static_cast<std::size_t>(c)].xml));
+    for (int c : cpus_) makes.insert(cpu_make(xml_, middle_[c].xml));
     if (makes.size() > 1)
       j["cpu"] = "mixed";
     else if (!makes.empty() && !makes.begin()->empty())
@@ -126,18 +126,15 @@ class Host {
           {{"from", from}, {"to", to}, {"bandwidth", gb(bandwidth)}, {"transport", transport}});
     };
     nvlinks(j, link);
-    for (const Gpu& g : gpus_)
-      link(g.name, middle_[static_cast<std::size_t>(g.parent)].name, g.pcie, "pcie");
-    for (const Nic& n : nics_)
-      link(n.name, middle_[static_cast<std::size_t>(n.parent)].name, n.pcie, "pcie");
+    for (const Gpu& g : gpus_) link(g.name, middle_[g.parent].name, g.pcie, "pcie");
+    for (const Nic& n : nics_) link(n.name, middle_[n.parent].name, n.pcie, "pcie");
     for (int i : used)
-      if (const Vertex& v = middle_[static_cast<std::size_t>(i)]; v.parent >= 0)
-        link(v.name, middle_[static_cast<std::size_t>(v.parent)].name, v.uplink, "pcie");
+      if (const Vertex& v = middle_[i]; v.parent >= 0)
+        link(v.name, middle_[v.parent].name, v.uplink, "pcie");
     for (std::size_t a = 0; a < cpus_.size(); ++a)
       for (std::size_t b = a + 1; b < cpus_.size(); ++b)
-        link(middle_[static_cast<std::size_t>(cpus_[a])].name,
-             middle_[static_cast<std::size_t>(cpus_[b])].name,
-             cpu_gb(xml_, middle_[static_cast<std::size_t>(cpus_[a])].xml, notes_), "upi");
+        link(middle_[cpus_[a]].name, middle_[cpus_[b]].name,
+             cpu_gb(xml_, middle_[cpus_[a]].xml, notes_), "upi");
     return j;
   }
 
@@ -173,8 +170,7 @@ class Host {
     if (kind.starts_with("0x0680") || !(kind.empty() || kind.starts_with("0x0604")))
       return;  // an NVSwitch's own function, a disk, ...
     int here = parent;
-    bool inside_one = middle_[static_cast<std::size_t>(parent)].parent >= 0 &&
-                      same_switch(xml_, middle_[static_cast<std::size_t>(parent)].xml, at);
+    bool inside_one = middle_[parent].parent >= 0 && same_switch(xml_, middle_[parent].xml, at);
     if (!inside_one) {
       here = static_cast<int>(middle_.size());
       middle_.push_back({"", "pcie_switch", parent, pcie_gb(xml_, at, notes_), at});
@@ -243,7 +239,7 @@ class Host {
   std::set<int> used_middle() const {
     std::set<int> used(cpus_.begin(), cpus_.end());
     auto up = [&](int at) {
-      for (; at >= 0 && used.insert(at).second; at = middle_[static_cast<std::size_t>(at)].parent) {
+      for (; at >= 0 && used.insert(at).second; at = middle_[at].parent) {
       }
     };
     for (const Gpu& g : gpus_) up(g.parent);
@@ -275,7 +271,7 @@ class Host {
             note("an NVLink to a GPU that is not in the file is left out");
             continue;
           }
-          auto k = static_cast<std::size_t>(peer - gpus_.begin());
+          std::size_t k = peer - gpus_.begin();
           if (k == i) xml_.fail(x, "is an NVLink of a GPU to itself");
           pairs[{i, k}] += here;
         } else if (kind.starts_with("0x068001")) {
@@ -304,9 +300,8 @@ class Host {
     }
     for (const auto& [g, rate] : to_switch) link(gpus_[g].name, "nvswitch", rate, "nvlink");
     for (const auto& [g, rate] : to_cpu)
-      link(gpus_[g].name, middle_[static_cast<std::size_t>(gpus_[g].cpu)].name, rate, "nvlink");
-    for (const auto& [g, rate] : c2c)
-      link(gpus_[g].name, middle_[static_cast<std::size_t>(gpus_[g].cpu)].name, rate, "c2c");
+      link(gpus_[g].name, middle_[gpus_[g].cpu].name, rate, "nvlink");
+    for (const auto& [g, rate] : c2c) link(gpus_[g].name, middle_[gpus_[g].cpu].name, rate, "c2c");
   }
 
   const XmlFile& xml_;

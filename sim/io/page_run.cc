@@ -102,8 +102,8 @@ OrderedJson page_memory(const predict::Memory& memory) {
   OrderedJson held = OrderedJson::array();
   // The largest of each stretch.
   for (std::size_t from = 0; from < all.size(); from += width) {
-    auto last = all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), from + width));
-    auto most = std::max_element(all.begin() + static_cast<std::ptrdiff_t>(from), last,
+    auto last = all.begin() + (std::min(all.size(), from + width));
+    auto most = std::max_element(all.begin() + from, last,
                                  [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
     at.push_back(most->at.ps);
     held.push_back(most->bytes);

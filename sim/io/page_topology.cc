@@ -30,24 +30,19 @@ class Picture {
       if (c_.hosts == 1) continue;
       if (f_.has_nic_links())
         for (int k = 0; k < c_.nics_per_host; ++k)
-          cable(nics[static_cast<std::size_t>(k)],
-                switches[static_cast<std::size_t>(f_.network().switch_of(h, k))],
-                f_.nic_link(h, k));
+          cable(nics[k], switches[f_.network().switch_of(h, k)], f_.nic_link(h, k));
       else
-        switches[static_cast<std::size_t>(f_.network().switch_of(h, 0))] = nics.front();
+        switches[f_.network().switch_of(h, 0)] = nics.front();
     }
     const auto& trunks = f_.network().trunks();
     for (std::uint32_t t = 0; c_.hosts > 1 && t < trunks.size(); ++t)
-      cable(switches[static_cast<std::size_t>(trunks[t].from)],
-            switches[static_cast<std::size_t>(trunks[t].to)], f_.trunk_link(t));
+      cable(switches[trunks[t].from], switches[trunks[t].to], f_.trunk_link(t));
     out["vertices"] = std::move(vertices_);
     out["cables"] = std::move(cables_);
   }
 
  private:
-  bool is_host(int s) const {
-    return c_.pattern == Pattern::Graph && c_.nodes[static_cast<std::size_t>(s)].host;
-  }
+  bool is_host(int s) const { return c_.pattern == Pattern::Graph && c_.nodes[s].host; }
 
   int vertex(const std::string& name, const std::string& kind, int h,
              const std::string& role = {}) {
@@ -75,10 +70,9 @@ class Picture {
     std::vector<int> at;
     for (const HostVertex& v : g.vertices) at.push_back(vertex(v.name, ddpsim::name_of(v.kind), h));
     for (std::uint32_t i = 0; i < g.links.size(); ++i)
-      cable(at[static_cast<std::size_t>(g.links[i].from)],
-            at[static_cast<std::size_t>(g.links[i].to)], f_.inside_link(h, 2 * i));
+      cable(at[g.links[i].from], at[g.links[i].to], f_.inside_link(h, 2 * i));
     std::vector<int> nics;
-    for (int v : g.nics) nics.push_back(at[static_cast<std::size_t>(v)]);
+    for (int v : g.nics) nics.push_back(at[v]);
     for (int k = static_cast<int>(nics.size()); k < c_.nics_per_host; ++k)
       nics.push_back(vertex("nic" + std::to_string(k), "nic", h));
     return nics;
@@ -98,7 +92,7 @@ class Picture {
         f_.links()[f_.intra_link(0)].kind == topology::LinkKind::Nvlink ? "NVSwitch" : "switch",
         "nvswitch", h);
     for (int d = 0; d < c_.devices_per_host; ++d)
-      cable(devices[static_cast<std::size_t>(d)], hub, f_.intra_link(h * c_.devices_per_host + d));
+      cable(devices[d], hub, f_.intra_link(h * c_.devices_per_host + d));
     return nics;
   }
 

@@ -116,7 +116,7 @@ Json& element(Json& list, const std::string& key, const Setting& s) {
   if (!index || *index < 0 || static_cast<std::size_t>(*index) >= list.size())
     throw InputError{"--set " + s.text, "\"" + key + "\" is not an index of a list of " +
                                             std::to_string(list.size()) + " (they start at 0)"};
-  return list[static_cast<std::size_t>(*index)];
+  return list[*index];
 }
 
 }  // namespace

@@ -254,10 +254,9 @@ OwnCollective read_own_collective(const Reader& r) {
   constexpr std::array kKnown{Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather,
                               Operation::Broadcast, Operation::Reduce,        Operation::AllToAll};
   OwnCollective c;
-  c.operation =
-      kKnown[static_cast<std::size_t>(r.at("operation")
-                                          .choice({"all_reduce", "reduce_scatter", "all_gather",
-                                                   "broadcast", "reduce", "all_to_all"}))];
+  c.operation = kKnown[r.at("operation")
+                           .choice({"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                    "reduce", "all_to_all"})];
   c.in_forward = r.at("when").choice({"forward", "step"}) == 0;
   if (r.has("bytes_per_sample")) c.bytes_per_sample = read_amount(r.at("bytes_per_sample"));
   if (r.has("bytes_fixed")) c.bytes_fixed = read_amount(r.at("bytes_fixed"));

@@ -41,7 +41,7 @@ Json unroll(const Reader& list, Each each, Begins begins) {
       continue;
     }
     entry.only({"repeat", "from", "of"});
-    const auto times = static_cast<std::size_t>(entry.at("repeat").small(1, kMostTimes));
+    const std::size_t times = entry.at("repeat").small(1, kMostTimes);
     const int from = entry.has("from") ? entry.at("from").small(0, kMostTimes) : 0;
     const std::vector<Reader> rows = entry.at("of").items();
     if (rows.empty()) entry.at("of").fail("a block has one row at least");
@@ -65,8 +65,8 @@ Json unroll(const Reader& list, Each each, Begins begins) {
 std::size_t moved(const Reader& index, const std::vector<Repeated>& tensors, std::size_t k) {
   const std::int64_t i = index.integer();
   for (const Repeated& r : tensors) {
-    const auto first = static_cast<std::int64_t>(r.first);
-    const auto rows = static_cast<std::int64_t>(r.rows);
+    const std::int64_t first = r.first;
+    const std::int64_t rows = r.rows;
     if (i < first || i >= first + rows * static_cast<std::int64_t>(r.times)) continue;
     const auto to = static_cast<std::size_t>(i) + k * r.rows;
     if (to >= r.first + r.rows * r.times)

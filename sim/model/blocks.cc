@@ -8,8 +8,7 @@ std::string block_of(const std::string& layer) {
   std::size_t at = 0;
   while (at < layer.size()) {
     std::size_t end = std::min(layer.find('.', at), layer.size());
-    if (end > at && std::all_of(layer.begin() + static_cast<std::ptrdiff_t>(at),
-                                layer.begin() + static_cast<std::ptrdiff_t>(end),
+    if (end > at && std::all_of(layer.begin() + at, layer.begin() + end,
                                 [](char c) { return c >= '0' && c <= '9'; }))
       return layer.substr(0, end);
     at = end + 1;

@@ -194,8 +194,7 @@ Problem validate(const Cluster& c) {
             "beside \"intra\": keep one; \"intra\" joins every device to one switch by one link"};
   if (c.inside) {
     if (auto p = validate(*c.inside, c.devices_per_host, c.nics_per_host)) return p;
-    auto links = static_cast<std::int64_t>(
-        expand(*c.inside, c.devices_per_host, c.nics_per_host).links.size());
+    std::int64_t links = expand(*c.inside, c.devices_per_host, c.nics_per_host).links.size();
     if (too_many({links, c.hosts}, kMaxInsideLinks))
       return {"/hosts", "more than 4,194,304 links inside hosts"};
   }

@@ -22,7 +22,7 @@ bool is_product(std::string_view word) {
   std::size_t digits = i;
   while (digits < word.size() && is_digit(word[digits])) ++digits;
   if (i == 0 || digits < i + 2) return false;
-  return std::all_of(word.begin() + static_cast<std::ptrdiff_t>(digits), word.end(), is_capital);
+  return std::all_of(word.begin() + digits, word.end(), is_capital);
 }
 
 // "80GB" is 80; anything else 0.

@@ -25,7 +25,7 @@ Algorithm all_reduce_algorithm(const Plan& plan, Backend backend) {
 
 std::vector<int> devices_of(const Scenario& s) {
   if (!s.rank_order.empty()) return s.rank_order;
-  std::vector<int> out(static_cast<std::size_t>(s.ranks));
+  std::vector<int> out(s.ranks);
   std::iota(out.begin(), out.end(), 0);
   return out;
 }

@@ -63,12 +63,12 @@ Epoch epoch_of(const Sampling& s) {
 }
 
 std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed) {
-  std::vector<std::int64_t> out(static_cast<std::size_t>(n));
+  std::vector<std::int64_t> out(n);
   std::iota(out.begin(), out.end(), 0);
   Mt19937 random(static_cast<std::uint32_t>(seed));
   for (std::int64_t i = 0; i + 1 < n; ++i) {
     const std::int64_t z = random.next() % (n - i);
-    std::swap(out[static_cast<std::size_t>(i)], out[static_cast<std::size_t>(i + z)]);
+    std::swap(out[i], out[i + z]);
   }
   return out;
 }
@@ -78,10 +78,10 @@ std::vector<std::int64_t> samples_of(const Sampling& s, int rank,
   const std::int64_t count = epoch_of(s).per_rank;
   std::vector<std::int64_t> order;
   if (seed) order = permutation(s.samples, *seed);
-  std::vector<std::int64_t> out(static_cast<std::size_t>(count));
+  std::vector<std::int64_t> out(count);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = (rank + i * s.ranks) % s.samples;
-    out[static_cast<std::size_t>(i)] = seed ? order[static_cast<std::size_t>(at)] : at;
+    out[i] = seed ? order[at] : at;
   }
   return out;
 }

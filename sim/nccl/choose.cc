@@ -111,7 +111,7 @@ std::optional<PathType> parse_level(const std::string& text) {
     if (text == kPathTypes[i]) return static_cast<PathType>(i);
   auto number = parse_integer(text);
   if (number && *number >= 0 && *number < static_cast<std::int64_t>(kNumbered.size()))
-    return kNumbered[static_cast<std::size_t>(*number)];
+    return kNumbered[*number];
   return std::nullopt;
 }
 

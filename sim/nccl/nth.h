@@ -7,7 +7,7 @@ namespace ddpsim::nccl {
 
 template <class List>
 constexpr decltype(auto) nth(List& list, int i) {
-  return list[static_cast<std::size_t>(i)];
+  return list[i];
 }
 
 }  // namespace ddpsim::nccl

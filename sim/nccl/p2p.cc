@@ -86,7 +86,7 @@ int p2p_depth(bool network, int messages) {
 
 std::vector<std::vector<P2pBatch>> p2p_batches(const P2p& p, const std::vector<int>& node_sizes,
                                                int parts_inside, int parts_between) {
-  std::vector<std::vector<P2pBatch>> out(static_cast<std::size_t>(p.blocks));
+  std::vector<std::vector<P2pBatch>> out(p.blocks);
   std::vector<int> group_of_rounds(out.size(), -1);  // of each block's last batch
   bool one = node_sizes.size() == 1;
   int ranks = std::accumulate(node_sizes.begin(), node_sizes.end(), 0);
@@ -108,7 +108,7 @@ std::vector<std::vector<P2pBatch>> p2p_batches(const P2p& p, const std::vector<i
       int base = one ? round : round / size * per_group + round % size / kMessagesOfBatch;
       base = reversed(base & (p.blocks - 1), bits);
       for (int part = 0; part < (inside ? parts_inside : parts_between); ++part) {
-        auto block = static_cast<std::size_t>((base + part) & (p.blocks - 1));
+        std::size_t block = (base + part) & (p.blocks - 1);
         std::vector<P2pBatch>& batches = out[block];
         int group = round / kMessagesOfBatch;
         if (batches.empty() || batches.back().all() == kMessagesOfBatch ||

@@ -12,7 +12,7 @@ constexpr int kGpus = 8;
 
 bool all_joined(const Node& node) {
   if (node.gpus != kGpus) return false;
-  auto n = static_cast<std::size_t>(kGpus);
+  std::size_t n = kGpus;
   for (std::size_t a = 0; a < n; ++a)
     for (std::size_t b = 0; b < n; ++b)
       if (a != b &&
@@ -45,7 +45,7 @@ std::optional<Graphs> rccl_graphs(const Node& node, int nodes) {
     for (const std::vector<int>& order : seven_rings_and_their_ways_back())
       ring.order.push_back(order);
   ring.channels = static_cast<int>(ring.order.size());
-  const GBps link = node.links[static_cast<std::size_t>(node.gpu_route[1].front())];
+  const GBps link = node.links[node.gpu_route[1].front()];
   ring.bw_intra = ring.bw_inter = bytes_per_s((kGpus - 1) * link) / ring.channels;
   ring.type_intra = PathType::Nvl;
   ring.pattern = Pattern::Ring;

@@ -41,7 +41,7 @@ Reach::Reach(const Node& node, bool network) : node_(node) {
     for (int l : links) r.rate = std::min(r.rate, nth(node_.links, l));
     return r;
   };
-  auto n = static_cast<std::size_t>(node.gpus);
+  std::size_t n = node.gpus;
   for (std::size_t i = 0; i < n * n; ++i) between_.push_back(along(node.gpu_route[i], kLocal, 0));
   find_total();
   if (!network || node.nics == 0) return;
@@ -68,7 +68,7 @@ Reach::Reach(const Node& node, bool network) : node_(node) {
   tried_.resize(n + 1);
   for (int g = -1; g < node.gpus; ++g)
     for (std::size_t far = 0; far < tried_.front().size(); ++far)
-      tried_[static_cast<std::size_t>(g + 1)][far] = order_of_nics(g, static_cast<PathType>(far));
+      tried_[g + 1][far] = order_of_nics(g, static_cast<PathType>(far));
 }
 
 int Reach::own_nic(int gpu, int channel) const {

@@ -76,7 +76,7 @@ ChannelGraph graph_of(const Channels& c, const Node& node, bool network) {
   g.same_channels = c.same;
   g.crossnic = c.cross;
   for (int k = 0; k < c.count; ++k) {
-    auto first = c.order.begin() + static_cast<std::ptrdiff_t>(k) * node.gpus;
+    auto first = c.order.begin() + k * node.gpus;
     g.order.emplace_back(first, first + node.gpus);
     if (network) g.nics.push_back(nth(c.nics, k));
   }
@@ -89,8 +89,8 @@ ChannelGraph graph_of(const Channels& c, const Node& node, bool network) {
 ChannelGraph nvls(const Node& node, bool several, const Machine& m) {
   ChannelGraph g;
   auto tried = speeds(m, !several);
-  auto arity = static_cast<std::size_t>(
-      m.version.has(Change::NvlsOfAtMost32Heads) ? std::min(32, node.gpus) : node.gpus);
+  std::size_t arity =
+      m.version.has(Change::NvlsOfAtMost32Heads) ? std::min(32, node.gpus) : node.gpus;
   // Each with its NIC, -1 = none.
   std::vector<std::array<int, 2>> heads;
   for (int nic = 0; nic < node.nics && several; ++nic) {
@@ -173,7 +173,7 @@ Graphs find_all(const SearchQuestion& q, bool in_full = false) {
     tree = graph_of(finder.find(Shape::Balanced, found, found), node, network);
     if (tree.channels == 0) fall_back(tree, node, network);
     // Rings and trees have equally many channels (src/init.cc).
-    auto both = static_cast<std::size_t>(std::min(ring.channels, tree.channels));
+    std::size_t both = std::min(ring.channels, tree.channels);
     keep(ring, both);
     keep(tree, both);
   }

@@ -354,7 +354,7 @@ std::optional<Microseconds> estimate(const System& s, const Table& t, Operation 
     std::int64_t units = bytes >> 6;
     int i = units > 0 ? floor_log2(units) : -1;
     if (nvls_tree && i == 23) i = 22;
-    if (i >= 0 && i < 23) c.bandwidth *= kTreeCorrection[p][static_cast<std::size_t>(i)];
+    if (i >= 0 && i < 23) c.bandwidth *= kTreeCorrection[p][i];
   }
   if (a == Algorithm::Ring && p == Protocol::Simple && op == Operation::AllReduce && s.nodes > 1 &&
       bytes / (static_cast<std::int64_t>(communicator_channels(s, a)) * s.ranks) >= 64)

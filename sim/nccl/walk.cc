@@ -26,7 +26,7 @@ int Walk::look(const Channels& wanted, Channels& best, int tries, bool all) {
   now_ = wanted;
   now_.count = 0;
   now_.order.assign(static_cast<std::size_t>(now_.most) * visited_.size(), 0);
-  now_.nics.assign(static_cast<std::size_t>(now_.most), {-1, -1});
+  now_.nics.assign(now_.most, {-1, -1});
   best_ = &best;
   tries_ = tries;
   begin();
@@ -334,7 +334,7 @@ void Walk::add_next_gpus(int gpu, const Step& s) {
   bool to_nic = s.leave != -1;
   for (int g : nearest_first(gpu, to_nic ? nth(now_.nics, now_.count)[0] : -1))
     if (!taken(g)) next_.push_back(g);
-  auto begin = next_.begin() + static_cast<std::ptrdiff_t>(first);
+  auto begin = next_.begin() + first;
   if (to_nic && s.leave != s.at + 1 && std::all_of(begin, next_.end(), [&](int g) {
         const Reached& a = reach_.between(gpu, *begin);
         const Reached& b = reach_.between(gpu, g);
@@ -351,7 +351,7 @@ void Walk::add_neighbours(int gpu, std::size_t first) {
   int after = (gpu + 1) % node_.gpus;
   auto put_first = [&](int g) {
     if (g == gpu || taken(g)) return;
-    auto begin = next_.begin() + static_cast<std::ptrdiff_t>(first);
+    auto begin = next_.begin() + first;
     auto it = std::find(begin, next_.end(), g);
     if (it == next_.end())
       next_.insert(begin, g);

@@ -48,10 +48,9 @@ class Collectives {
     std::vector<TaskId> done(arrive.size(), kNoTask);
     for (std::size_t g = 0; g < ranks.size(); ++g) {
       std::vector<TaskId> theirs;
-      for (int r : ranks[g]) theirs.push_back(arrive[static_cast<std::size_t>(r)]);
+      for (int r : ranks[g]) theirs.push_back(arrive[r]);
       theirs = add_messages(joined[g], op, price, theirs);
-      for (std::size_t i = 0; i < theirs.size(); ++i)
-        done[static_cast<std::size_t>(ranks[g][i])] = theirs[i];
+      for (std::size_t i = 0; i < theirs.size(); ++i) done[ranks[g][i]] = theirs[i];
     }
     return done;
   }
@@ -129,9 +128,7 @@ class Collectives {
                                   double bytes) {
     constexpr int kMostDevices = 1 << 20;
     TaskId due = job_.graph.add_fixed({});
-    const auto device = [&](int rank) {
-      return comm.devices[static_cast<std::size_t>(rank)] + group * kMostDevices;
-    };
+    const auto device = [&](int rank) { return comm.devices[rank] + group * kMostDevices; };
     return connections_.add(job_.graph, connections_.place_of_hop(device(from), device(to)), due,
                             job_.graph.add_task({}, bytes, flows_.hop_flow(comm, from, to)));
   }

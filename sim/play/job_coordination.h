@@ -64,7 +64,7 @@ class Coordinated {
       }
     }
     live_.push_back(std::move(l));
-    std::stable_sort(asked_.begin() + static_cast<std::ptrdiff_t>(known), asked_.end(),
+    std::stable_sort(asked_.begin() + known, asked_.end(),
                      [](const Asked& a, const Asked& b) { return a.task < b.task; });
   }
 

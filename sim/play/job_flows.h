@@ -78,8 +78,8 @@ class Flows {
     auto it = phase_flows_.find(key);
     if (it != phase_flows_.end()) return it->second;
     auto round = static_cast<std::size_t>(phase.round + 1);
-    const auto& demands = demands_[static_cast<std::size_t>(group)][price.pattern.index][round];
-    const double heaviest = heaviest_[static_cast<std::size_t>(group)];
+    const auto& demands = demands_[group][price.pattern.index][round];
+    const double heaviest = heaviest_[group];
     engine::FlowId f = 0;
     if (double core = core_time_per_byte(); job_.shared.cores != engine::kNone && core > 0) {
       std::vector<engine::Demand> more = demands;
@@ -99,7 +99,7 @@ class Flows {
   }
 
   engine::FlowId hop_flow(const Communicator& comm, int from, int to, int nic = -1) {
-    auto device = [&](int rank) { return comm.devices[static_cast<std::size_t>(rank)]; };
+    auto device = [&](int rank) { return comm.devices[rank]; };
     auto key = std::make_tuple(device(from), device(to), nic);
     auto it = hop_flows_.find(key);
     if (it != hop_flows_.end()) return it->second;
@@ -159,7 +159,7 @@ class Flows {
     core_share_ = known ? job_.program.core_share : job_.options.real_compute ? 1 : 0;
     // Ranks that keep every core busy took turns while they were measured; ranks that mostly sleep
     // seldom met.
-    auto cores = static_cast<double>(job_.comm.fabric->cluster().emulated_on_cores);
+    double cores = job_.comm.fabric->cluster().emulated_on_cores;
     double more = std::max(0.0, job_.program.at_once / cores - 1);
     crowd_ = 1 + more * std::min(1.0, core_share_ * job_.program.at_once / cores);
     core_share_ = std::min(core_share_, 1 / crowd_);

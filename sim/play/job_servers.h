@@ -91,7 +91,7 @@ class ServerWork {
           if (server < 0) continue;
           const auto group = static_cast<std::uint8_t>(k + 1);
           const int rank = of.ranks.front();
-          const int device = c.devices[static_cast<std::size_t>(rank)];
+          const int device = c.devices[rank];
           collective::find_server_route(*c.fabric, device, server, push, route);
           Way& way = ways_[{group, rank, push}];
           way.latency = collective::server_latency(c, job_.profile, device, push);

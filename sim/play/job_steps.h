@@ -41,7 +41,7 @@ class StepFacts {
     const RankClass& rc = job_.classes[c];
     double f = rc.factor;
     if (steady_index >= 0 && static_cast<std::size_t>(steady_index) < rc.step_factors.size())
-      f *= rc.step_factors[static_cast<std::size_t>(steady_index)];
+      f *= rc.step_factors[steady_index];
     return f == 1 ? d : scale(d, f);
   }
 
@@ -61,7 +61,7 @@ class StepFacts {
       if (d != kNoOp && !(prepared && is_implied(i, d))) each(d);
     if (s.extra_deps.empty()) return;
     const std::vector<StepProgram::ExtraDep>& deps = prepared ? extra_deps_ : s.extra_deps;
-    auto e = !prepared ? deps.begin() + static_cast<std::ptrdiff_t>(decided_deps_)
+    auto e = !prepared ? deps.begin() + decided_deps_
                        : std::lower_bound(deps.begin(), deps.end(), i,
                                           [](const auto& d, auto op) { return d.op < op; });
     for (; e != deps.end() && (!prepared || e->op == i); ++e)

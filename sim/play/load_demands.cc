@@ -46,7 +46,7 @@ class LoadLists {
       const std::vector<collective::LinkLoad>& list = *lists_[k];
       if (at_[k] < list.size() && list[at_[k]].link < link)
         at_[k] = static_cast<std::size_t>(
-            std::lower_bound(list.begin() + static_cast<std::ptrdiff_t>(at_[k]), list.end(), link,
+            std::lower_bound(list.begin() + at_[k], list.end(), link,
                              [](const auto& l, topology::LinkId id) { return l.link < id; }) -
             list.begin());
       if (at_[k] < list.size() && list[at_[k]].link == link) load[k] = list[at_[k]++].per_byte;

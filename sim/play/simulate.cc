@@ -37,7 +37,7 @@ class Simulator {
     auto counts = [&](std::size_t after) {
       return options.spans && after < static_cast<std::size_t>(options.parts);
     };
-    const auto steady = static_cast<std::size_t>(options.steady_steps);
+    const std::size_t steady = options.steady_steps;
     if (options.warmup)
       for (std::size_t k = 0; k < program.warmup.size(); ++k)
         add_step(program.warmup[k], -1, counts(steady + program.warmup.size() - 1 - k));

@@ -79,8 +79,8 @@ double slowest_host_link(const Question& q, const collective::Communicator& c) {
   topology::Route route;
   for (const collective::Ring& ring : c.rings)
     for (std::size_t i = 0; i < ring.order.size(); ++i) {
-      const auto from = static_cast<std::size_t>(ring.order[i]);
-      const auto to = static_cast<std::size_t>(ring.order[(i + 1) % ring.order.size()]);
+      const std::size_t from = ring.order[i];
+      const std::size_t to = ring.order[(i + 1) % ring.order.size()];
       q.fabric.find_route(c.devices[from], c.devices[to], route);
       for (topology::LinkId l : {route.links.front(), route.links.back()})
         slowest = std::min(slowest, q.fabric.links()[l].bandwidth.bytes_per_ps());

@@ -227,7 +227,7 @@ const collective::Communicator& Communicators::get(const Question& q, const Prog
   std::pair<Key, std::vector<std::pair<int, int>>> key{key_of(q, program.backend), {}};
   std::vector<int> servers;  // devices
   if (program.servers) servers = server_devices(q.fabric, devices_of(q.scenario), *program.servers);
-  auto device_of = [&](const RankGroups& g) { return servers[static_cast<std::size_t>(g.server)]; };
+  auto device_of = [&](const RankGroups& g) { return servers[g.server]; };
   for (const RankGroups& g : program.groups) {
     g.server >= 0 ? key.second.emplace_back(-2, device_of(g))
                   : key.second.emplace_back(g.size, g.stride);
@@ -261,7 +261,7 @@ collective::Communicator Communicators::join(const Question& q, const Key& key,
   const int per_host = cluster.devices_per_host;
   auto of = members(groups, static_cast<int>(devices.size()));
   for (auto& ranks : of)
-    for (int& r : ranks) r = devices[static_cast<std::size_t>(r)];
+    for (int& r : ranks) r = devices[r];
   bool uniform = cluster.slow_links.empty() && cluster.degraded_links.empty();
   std::set<int> hosts;  // that the first group reaches, and whoever shares them
   auto meets = [&](const std::vector<int>& group) {

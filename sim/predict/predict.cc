@@ -26,6 +26,7 @@
 #include "sim/systems/knobs.h"
 #include "sim/topology/survey.h"
 #include "sim/units/convert.h"
+#include "sim/units/random.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -35,18 +36,11 @@ Options steady_only(Options options) {
   return options;
 }
 
-// Uniform in [0, 1): splitmix64.
-double uniform(std::uint64_t& state) {
-  std::uint64_t z = (state += 0x9e3779b97f4a7c15ull);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
 // Sum of 12 uniforms less 6: standard normal to 2 % in the tails that matter here, without exp or
 // log.
-double normal(std::uint64_t& state) {
+double normal(SplitMix64& random) {
   double sum = -6;
-  for (int i = 0; i < 12; ++i) sum += uniform(state);
+  for (int i = 0; i < 12; ++i) sum += random.uniform();
   return sum;
 }
 
@@ -62,8 +56,8 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, Level le
   auto classes = fold_ranks(q.scenario, so.fold_links);
   so.spans = false;
   so.warmup = false;
-  std::uint64_t state = j.seed;
-  std::vector<double> factors(static_cast<std::size_t>(q.scenario.ranks));
+  SplitMix64 random{j.seed};
+  std::vector<double> factors(q.scenario.ranks);
   const std::size_t of_a_step =
       std::max<std::size_t>(1, r.program.steady.ops.size() * classes.size());
   const int stretch =
@@ -73,10 +67,10 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, Level le
     so.steady_steps = std::min(stretch, j.samples - static_cast<int>(out.size()) + 1);
     for (RankClass& c : classes) c.step_factors.clear();
     for (int k = 0; k < so.steady_steps; ++k) {
-      for (double& f : factors) f = std::max(1 + j.cv * normal(state), 0.05);
+      for (double& f : factors) f = std::max(1 + j.cv * normal(random), 0.05);
       for (RankClass& c : classes) {
         double worst = 0;
-        for (int rank : c.ranks) worst = std::max(worst, factors[static_cast<std::size_t>(rank)]);
+        for (int rank : c.ranks) worst = std::max(worst, factors[rank]);
         c.step_factors.push_back(worst);
       }
     }

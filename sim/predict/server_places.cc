@@ -37,7 +37,7 @@ std::vector<int> server_devices(const topology::Fabric& f, const std::vector<int
   for (int s = 0; s < servers.count; ++s) {
     const auto n = static_cast<int>(hosts.size());
     // Those of one host use its NICs in turn.
-    out.push_back(hosts[static_cast<std::size_t>(s % n)] * per_host + s / n % per_host);
+    out.push_back(hosts[s % n] * per_host + s / n % per_host);
   }
   return out;
 }

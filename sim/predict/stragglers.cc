@@ -55,7 +55,7 @@ double mean_of_largest(const std::map<double, int>& alike, double cv) {
 }  // namespace
 
 double expected_largest(int n) {
-  if (n <= 2) return kLargest[static_cast<std::size_t>(n - 1)];
+  if (n <= 2) return kLargest[n - 1];
   int below = 2;
   int above = 3;
   std::size_t i = 1;

@@ -61,7 +61,7 @@ std::string Drawing::vertex_id(int host, int vertex) const {
 }
 std::string Drawing::nic_id(int host, int nic) const {
   if (f_.drawn() && static_cast<int>(f_.host_graph().nics.size()) > nic)
-    return vertex_id(host, f_.host_graph().nics[static_cast<std::size_t>(nic)]);
+    return vertex_id(host, f_.host_graph().nics[nic]);
   return fmt::format("h{}nic{}", host, nic);
 }
 std::string Drawing::nvswitch_id(int host) const {
@@ -71,7 +71,7 @@ std::string Drawing::nvswitch_id(int host) const {
   return vertex_id(host, 0);
 }
 bool Drawing::is_host(int s) const {
-  return c_.pattern == Pattern::Graph && c_.nodes[static_cast<std::size_t>(s)].host;
+  return c_.pattern == Pattern::Graph && c_.nodes[s].host;
 }
 std::string Drawing::switch_id(int s) const {
   if (is_host(s))

@@ -41,8 +41,7 @@ void plain(Drawing& dot, int h) {
 // what hangs from it.
 std::vector<double> places(const HostGraph& g) {
   std::vector<double> at(g.vertices.size(), -1);
-  for (std::size_t i = 0; i < g.gpus.size(); ++i)
-    at[static_cast<std::size_t>(g.gpus[i])] = static_cast<double>(i);
+  for (std::size_t i = 0; i < g.gpus.size(); ++i) at[g.gpus[i]] = static_cast<double>(i);
   for (VertexKind k : {VertexKind::PcieSwitch, VertexKind::Cpu, VertexKind::Nic})
     for (std::size_t v = 0; v < g.vertices.size(); ++v) {
       if (g.vertices[v].kind != k) continue;
@@ -52,10 +51,8 @@ std::vector<double> places(const HostGraph& g) {
         int other = l.from == static_cast<int>(v) ? l.to
                     : l.to == static_cast<int>(v) ? l.from
                                                   : -1;
-        if (other < 0 || at[static_cast<std::size_t>(other)] < 0 ||
-            g.vertices[static_cast<std::size_t>(other)].kind == k)
-          continue;
-        sum += at[static_cast<std::size_t>(other)];
+        if (other < 0 || at[other] < 0 || g.vertices[other].kind == k) continue;
+        sum += at[other];
         ++n;
       }
       at[v] = n > 0 ? sum / n : static_cast<double>(v);
@@ -102,7 +99,7 @@ void inside(Drawing& dot, int h) {
   if (!f.inside(h).draws_nics() && c.hosts > 1 && !g.nics.empty())
     for (int d = 0; d < c.devices_per_host; ++d)
       dot.add("    {} -- {} [style=invis];\n", dot.nic_id(h, f.nic_of(h * c.devices_per_host + d)),
-              dot.vertex_id(h, g.gpus[static_cast<std::size_t>(d)]));
+              dot.vertex_id(h, g.gpus[d]));
   if (c.hosts > 1 && g.nics.empty())
     for (int k = 0; k < c.nics_per_host; ++k)
       dot.node(fmt::format("h{}nic{}", h, k), fmt::format("nic{}", k), fill_of(VertexKind::Nic));
@@ -112,9 +109,7 @@ void inside(Drawing& dot, int h) {
 
 void draw_host(Drawing& dot, int h, const std::string& label) {
   const HostGraph& g = dot.fabric().host_graph();
-  auto is_gpu = [&](int v) {
-    return g.vertices[static_cast<std::size_t>(v)].kind == VertexKind::Gpu;
-  };
+  auto is_gpu = [&](int v) { return g.vertices[v].kind == VertexKind::Gpu; };
   bool arcs = std::any_of(g.links.begin(), g.links.end(),
                           [&](const HostGraph::Edge& l) { return is_gpu(l.from) && is_gpu(l.to); });
   dot.add(

@@ -216,7 +216,7 @@ std::array<int, 12> header_of(const io::CsvLine& l) {
     if (found == kColumns.end())
       throw InputError{l.where, fmt::format("unknown column \"{}\"; known are {}",
                                             l.fields[i].substr(0, 40), fmt::join(kColumns, ", "))};
-    int& place = at[static_cast<std::size_t>(found - kColumns.begin())];
+    int& place = at[found - kColumns.begin()];
     if (place >= 0)
       throw InputError{l.where, fmt::format("column \"{}\" appears twice", l.fields[i])};
     place = static_cast<int>(i);
@@ -249,7 +249,7 @@ std::vector<TunerPoint> parse_tuner_points(const std::string& text, const std::s
     if (l.fields.size() != lines.front().fields.size())
       throw InputError{l.where, fmt::format("has {} fields, the header {}", l.fields.size(),
                                             lines.front().fields.size())};
-    auto field = [&](std::size_t c) { return l.fields[static_cast<std::size_t>(at[c])]; };
+    auto field = [&](std::size_t c) { return l.fields[at[c]]; };
     TunerPoint p;
     p.collective = choose(field(kCollective), kCollectives, l.where, "collective");
     p.bytes = whole(field(kSize), l.where, "size_bytes", 1, std::int64_t{1} << 50);

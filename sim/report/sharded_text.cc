@@ -125,8 +125,8 @@ std::vector<std::string> flatness(const ShardedTuning& t) {
 
 std::vector<std::string> why(const ShardedTuning& t) {
   std::vector<std::string> out;
-  const auto fitting = static_cast<std::size_t>(
-      std::count_if(t.tried.begin(), t.tried.end(), [](const TriedPlan& p) { return p.fits; }));
+  const std::size_t fitting =
+      std::count_if(t.tried.begin(), t.tried.end(), [](const TriedPlan& p) { return p.fits; });
   std::string how = fmt::format("{} plans were simulated: {}", t.tried.size(),
                                 t.decisions.size() > 1
                                     ? fmt::format("coordinate descent over {} decisions, {} rounds",

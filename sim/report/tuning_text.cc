@@ -218,8 +218,8 @@ std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::
                                        : "* shortest   = within 1 % of it\n";
   out += "interval: " + h.interval + "\n\n";
   for (const std::string& s : why(t)) out += "- " + s + "\n";
-  std::size_t helping = static_cast<std::size_t>(std::count_if(
-      t.levers.begin(), t.levers.end(), [&](const predict::Lever& l) { return helps(t, l); }));
+  std::size_t helping = std::count_if(t.levers.begin(), t.levers.end(),
+                                      [&](const predict::Lever& l) { return helps(t, l); });
   if (!t.levers.empty()) {
     out += "\nnext, on top of that (each simulated)\n";
     for (std::size_t i = 0; i < std::min(helping, kLevers); ++i)

@@ -182,8 +182,8 @@ std::int64_t points_of(const std::vector<Axis>& axes) {
 std::vector<std::string> values_at(const std::vector<Axis>& axes, std::int64_t point) {
   std::vector<const std::vector<std::string>*> chosen(axes.size());
   for (std::size_t k = axes.size(); k-- > 0;) {
-    auto n = static_cast<std::int64_t>(axes[k].values.size());
-    chosen[k] = &axes[k].values[static_cast<std::size_t>(point % n)];
+    std::int64_t n = axes[k].values.size();
+    chosen[k] = &axes[k].values[point % n];
     point /= n;
   }
   std::vector<std::string> out;

@@ -43,7 +43,7 @@ std::vector<std::string> SweepFlips::lines(const Sweep& s) const {
   std::int64_t stride = 1;
   for (std::size_t k = s.axes.size(); k-- > 0 && !too_many_;) {
     const Axis& axis = s.axes[k];
-    auto length = static_cast<std::int64_t>(axis.values.size());
+    std::int64_t length = axis.values.size();
     std::vector<std::size_t> order = by_bandwidth(axis);
     for (std::size_t i = 1; i < order.size(); ++i)
       for (const auto& [point, fast] : seen_) {

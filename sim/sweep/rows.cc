@@ -162,14 +162,13 @@ RowText read_row(const std::string& header, const std::string& line) {
     return wrong(fmt::format("it has {} fields, its header {}", fields ? fields->size() : 0,
                              columns->size()));
   auto first = std::find(columns->begin() + 1, columns->end(), kFirstResult);
-  auto axes = static_cast<std::size_t>(first - columns->begin());
+  std::size_t axes = first - columns->begin();
   auto field = [&](const char* name) -> const std::string& {
-    return (*fields)[static_cast<std::size_t>(std::find(first, columns->end(), name) -
-                                              columns->begin())];
+    return (*fields)[std::find(first, columns->end(), name) - columns->begin()];
   };
   out.point = parse_integer(fields->front()).value_or(-1);
   if (out.point < 0) return wrong("its point is not a number");
-  out.values.assign(fields->begin() + 1, fields->begin() + static_cast<std::ptrdiff_t>(axes));
+  out.values.assign(fields->begin() + 1, fields->begin() + axes);
   out.id = fields->back();
   if (points_of_id(out.id) == 0) return wrong("its last field is no mark of a sweep");
   bool answered = field("reason").empty();

@@ -37,7 +37,7 @@ Problem check_compiled(const SystemRecord& s, const Workload& w, DeviceKind devi
 Problem check_numbers(const Plan& p, const Workload& w) {
   if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000)
     return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
-  const auto gradients = static_cast<std::int64_t>(w.arrival.size());
+  const std::int64_t gradients = w.arrival.size();
   if (p.accumulation_steps > 1 && p.accumulation_steps * gradients > kMostAccumulated)
     return {"/plan/accumulation_steps",
             "micro-steps times gradients (" + std::to_string(gradients) +

@@ -47,7 +47,7 @@ std::int64_t bisection_between_hosts(const Fabric& f) {
   const Network& net = f.network();
   if (c.hosts < 2) return 0;
   if (net.trunks().size() > kMostTrunks) return -1;
-  auto n = static_cast<std::size_t>(net.switches());
+  std::size_t n = net.switches();
   int half = (c.hosts + 1) / 2;
   bool rack = c.pattern == Pattern::Nvl72;
   std::size_t racks = rack ? static_cast<std::size_t>((c.hosts - 1) / c.hosts_per_rack + 1) : 0;
@@ -96,7 +96,7 @@ std::int64_t bisection_inside(const Fabric& f, int host) {
     cut.join(static_cast<std::size_t>(g.links[i].from), static_cast<std::size_t>(g.links[i].to),
              rate(f, f.inside_link(host, 2 * i)), rate(f, f.inside_link(host, 2 * i + 1)));
   for (int d = 0; d < n; ++d) {
-    auto v = static_cast<std::size_t>(g.gpus[static_cast<std::size_t>(d)]);
+    std::size_t v = g.gpus[d];
     if (d < half)
       cut.enter(v, kUnlimited / n);
     else
@@ -113,7 +113,7 @@ std::vector<std::string> single_points_of_failure(const Fabric& f) {
   if (f.same_rack(0, c.hosts - 1))
     return out;  // one NVLink domain: its switches are several, and not drawn
   // Switches, then (unless they are nodes of a graph) hosts.
-  auto switches = static_cast<std::size_t>(net.switches());
+  std::size_t switches = net.switches();
   boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS, boost::no_property,
                         boost::property<boost::edge_index_t, std::size_t>>
       g(switches + (f.has_nic_links() ? static_cast<std::size_t>(c.hosts) : 0));

@@ -149,7 +149,7 @@ void Fabric::apply_faults() {
     other_hosts_[host] = hosts_.size();
     hosts_.emplace_back(host_graph_, failed);
   }
-  auto n = static_cast<std::size_t>(network_.switches());
+  std::size_t n = network_.switches();
   if (!trunks.empty() && n * n > kMaxTable)
     ignored_.push_back(
         {"/failed_links", "",
@@ -168,15 +168,13 @@ int Fabric::usable_nic(int host, int nic) const {
   int n = cluster_.nics_per_host;
   if (dead_nics_.empty()) return nic;
   for (int k = 0; k < n; ++k)
-    if (!dead_nics_[static_cast<std::size_t>(host * n + (nic + k) % n)]) return (nic + k) % n;
+    if (!dead_nics_[host * n + (nic + k) % n]) return (nic + k) % n;
   return nic;
 }
 
 bool Fabric::reaches_nic(int device, int nic) const {
   int host = host_of(device);
-  if (!dead_nics_.empty() &&
-      dead_nics_[static_cast<std::size_t>(host * cluster_.nics_per_host + nic)])
-    return false;
+  if (!dead_nics_.empty() && dead_nics_[host * cluster_.nics_per_host + nic]) return false;
   return !drawn() || !hosts_.front().draws_nics() ||
          inside(host).to_nic(local_of(device), nic).type != PathType::Dis;
 }
@@ -363,10 +361,8 @@ std::string Fabric::link_name(LinkId link) const {
   }
   if (link < inside_end) {
     const auto& l = host_graph_.links[link % host_links_ / 2];
-    const std::string& from =
-        host_graph_.vertices[static_cast<std::size_t>(link % 2 == 0 ? l.from : l.to)].name;
-    const std::string& to =
-        host_graph_.vertices[static_cast<std::size_t>(link % 2 == 0 ? l.to : l.from)].name;
+    const std::string& from = host_graph_.vertices[link % 2 == 0 ? l.from : l.to].name;
+    const std::string& to = host_graph_.vertices[link % 2 == 0 ? l.to : l.from].name;
     return "host" + std::to_string(link / host_links_) + "." + from + "->" + to + " " +
            l.link.transport;
   }

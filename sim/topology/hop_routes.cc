@@ -6,8 +6,8 @@ namespace ddpsim::topology {
 
 void find_hop_route(const Fabric& f, const std::vector<int>& devices, int from, int to, int nic,
                     Route& route) {
-  int a = devices[static_cast<std::size_t>(from)];
-  int b = devices[static_cast<std::size_t>(to)];
+  int a = devices[from];
+  int b = devices[to];
   if (nic < 0 || f.nvlink_domain(a, b) || f.host_of(a) == f.host_of(b))
     f.find_route(a, b, route);
   else
@@ -16,8 +16,8 @@ void find_hop_route(const Fabric& f, const std::vector<int>& devices, int from, 
 
 void find_hop_links(const Fabric& f, const std::vector<int>& devices, int from, int to, int nic,
                     std::vector<LinkId>& links) {
-  int a = devices[static_cast<std::size_t>(from)];
-  int b = devices[static_cast<std::size_t>(to)];
+  int a = devices[from];
+  int b = devices[to];
   if (nic < 0 || f.nvlink_domain(a, b) || f.host_of(a) == f.host_of(b))
     f.find_links(a, b, links);
   else

@@ -170,8 +170,8 @@ class Search {
     for (std::uint32_t l : p.links) {
       const auto& link = host_.links[l / 2];
       p.bits_per_s = std::min(p.bits_per_s, link.link.bandwidth.bits_per_s);
-      VertexKind a = host_.vertices[static_cast<std::size_t>(link.from)].kind;
-      VertexKind b = host_.vertices[static_cast<std::size_t>(link.to)].kind;
+      VertexKind a = host_.vertices[link.from].kind;
+      VertexKind b = host_.vertices[link.to].kind;
       PathType t = PathType::Sys;
       switch (kind_of(link.link.transport)) {
         case LinkKind::Nvlink:
@@ -195,8 +195,7 @@ class Search {
     if (p.type == PathType::Nvl && p.links.size() == 2) {
       const auto& first = host_.links[p.links[0] / 2];
       int middle = p.links[0] % 2 == 0 ? first.to : first.from;
-      if (host_.vertices[static_cast<std::size_t>(middle)].kind == VertexKind::Gpu)
-        p.type = PathType::Nvb;
+      if (host_.vertices[middle].kind == VertexKind::Gpu) p.type = PathType::Nvb;
     }
     if (p.type == PathType::Phb && c2c && pcie == 1) p.type = PathType::P2c;
   }
@@ -227,7 +226,7 @@ std::vector<int> nvlink_domains(const HostGraph& host, const std::vector<bool>& 
   std::vector<int> component(host.vertices.size());
   if (!component.empty()) boost::connected_components(g, component.data());
   std::vector<int> out;
-  for (int v : host.gpus) out.push_back(component[static_cast<std::size_t>(v)]);
+  for (int v : host.gpus) out.push_back(component[v]);
   return out;
 }
 
@@ -263,27 +262,25 @@ void HostRoutes::choose_nic(int gpu, std::vector<int>& serves) {
   for (int k = 0; k < nics_; ++k) {
     auto rank = [&](int nic) {
       const LocalPath& x = to_nic_[index(gpu, nic, nics_)];
-      return std::tuple(x.type, x.links.size(), serves[static_cast<std::size_t>(nic)]);
+      return std::tuple(x.type, x.links.size(), serves[nic]);
     };
     if (best < 0 || rank(k) < rank(best)) best = k;
   }
   nic_of_.push_back(std::max(best, 0));
-  if (best >= 0) ++serves[static_cast<std::size_t>(best)];
+  if (best >= 0) ++serves[best];
 }
 
 void HostRoutes::find_nvswitches(const HostGraph& host, const std::vector<bool>& failed) {
-  to_nvswitch_.assign(static_cast<std::size_t>(gpus_), UINT32_MAX);
+  to_nvswitch_.assign(gpus_, UINT32_MAX);
   for (std::size_t i = 0; i < host.links.size(); ++i) {
     if (!failed.empty() && failed[i]) continue;
     for (int g = 0; g < gpus_; ++g) {
-      int v = host.gpus[static_cast<std::size_t>(g)];
-      auto is_switch = [&](int x) {
-        return host.vertices[static_cast<std::size_t>(x)].kind == VertexKind::Nvswitch;
-      };
+      int v = host.gpus[g];
+      auto is_switch = [&](int x) { return host.vertices[x].kind == VertexKind::Nvswitch; };
       if (host.links[i].from == v && is_switch(host.links[i].to))
-        to_nvswitch_[static_cast<std::size_t>(g)] = static_cast<std::uint32_t>(2 * i);
+        to_nvswitch_[g] = static_cast<std::uint32_t>(2 * i);
       if (host.links[i].to == v && is_switch(host.links[i].from))
-        to_nvswitch_[static_cast<std::size_t>(g)] = static_cast<std::uint32_t>(2 * i + 1);
+        to_nvswitch_[g] = static_cast<std::uint32_t>(2 * i + 1);
     }
   }
 }
@@ -323,33 +320,30 @@ HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed)
   std::vector<std::vector<LocalPath>> to_cpu(host.gpus.size());
   std::vector<int> serves(host.nics.size(), 0);
   for (int a = 0; a < gpus_; ++a) {
-    search.run(host.gpus[static_cast<std::size_t>(a)]);
+    search.run(host.gpus[a]);
     for (int b = a; b < gpus_; ++b) {
-      LocalPath p = search.to(host.gpus[static_cast<std::size_t>(b)]);
-      if (a != b) search.through_a_gpu(host.gpus[static_cast<std::size_t>(b)], p);
+      LocalPath p = search.to(host.gpus[b]);
+      if (a != b) search.through_a_gpu(host.gpus[b], p);
       split_ = split_ || p.type == PathType::Dis;
       between_[index(b, a, gpus_)] = reversed(p);
       between_[index(a, b, gpus_)] = std::move(p);
     }
-    for (int c : cpus) to_cpu[static_cast<std::size_t>(a)].push_back(search.to(c));
+    for (int c : cpus) to_cpu[a].push_back(search.to(c));
     for (int k = 0; k < nics_; ++k) {
-      LocalPath& p = to_nic_[index(a, k, nics_)] =
-          search.to(host.nics[static_cast<std::size_t>(k)]);
+      LocalPath& p = to_nic_[index(a, k, nics_)] = search.to(host.nics[k]);
       draws_nics_ = draws_nics_ || p.type != PathType::Dis;
     }
     choose_nic(a, serves);
   }
   by_cpu_.resize(between_.size());
-  to_cpu_.resize(static_cast<std::size_t>(gpus_));
+  to_cpu_.resize(gpus_);
   for (int b = 0; b < gpus_ && !cpus.empty(); ++b) {
-    const std::vector<LocalPath>& ways = to_cpu[static_cast<std::size_t>(b)];
+    const std::vector<LocalPath>& ways = to_cpu[b];
     auto nearest = nearest_of(ways);
-    auto cpu = static_cast<std::size_t>(nearest - ways.begin());
-    to_cpu_[static_cast<std::size_t>(b)] = *nearest;
+    std::size_t cpu = nearest - ways.begin();
+    to_cpu_[b] = *nearest;
     for (int a = 0; a < gpus_; ++a)
-      if (a != b)
-        by_cpu_[index(a, b, gpus_)] =
-            search.joined(to_cpu[static_cast<std::size_t>(a)][cpu], reversed(*nearest));
+      if (a != b) by_cpu_[index(a, b, gpus_)] = search.joined(to_cpu[a][cpu], reversed(*nearest));
   }
   find_nvswitches(host, failed);
   domain_ = nvlink_domains(host, failed);

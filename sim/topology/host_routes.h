@@ -36,24 +36,22 @@ class HostRoutes {
     return by_cpu_[index(gpu_a, gpu_b, gpus_)];
   }
   // To its nearest CPU; no links: none is drawn.
-  const LocalPath& to_cpu(int gpu) const { return to_cpu_[static_cast<std::size_t>(gpu)]; }
+  const LocalPath& to_cpu(int gpu) const { return to_cpu_[gpu]; }
   const LocalPath& to_nic(int gpu, int nic) const { return to_nic_[index(gpu, nic, nics_)]; }
   const LocalPath& from_nic(int nic, int gpu) const { return from_nic_[index(gpu, nic, nics_)]; }
   // The link from a GPU to the NVSwitch, both directions; UINT32_MAX = none.
-  std::uint32_t to_nvswitch(int gpu) const { return to_nvswitch_[static_cast<std::size_t>(gpu)]; }
+  std::uint32_t to_nvswitch(int gpu) const { return to_nvswitch_[gpu]; }
   std::uint32_t from_nvswitch(int gpu) const { return to_nvswitch(gpu) ^ 1u; }
   // Whether any way from a GPU to a NIC is drawn; if not, there are no NIC paths and they cost
   // nothing.
   bool draws_nics() const { return draws_nics_; }
   // Nearest NIC: path type (a way by another GPU counts as the way without it), links, then the NIC
   // that serves fewest GPUs so far, then order. REQUIRES draws_nics().
-  int nic_of(int gpu) const { return nic_of_[static_cast<std::size_t>(gpu)]; }
+  int nic_of(int gpu) const { return nic_of_[gpu]; }
   // Whether some two GPUs have no way to one another.
   bool split() const { return split_; }
   // Joined by NVLinks, through any number of GPUs and NVSwitches.
-  bool nvlink_domain(int a, int b) const {
-    return domain_[static_cast<std::size_t>(a)] == domain_[static_cast<std::size_t>(b)];
-  }
+  bool nvlink_domain(int a, int b) const { return domain_[a] == domain_[b]; }
 
  private:
   static std::size_t index(int row, int column, int columns) {

@@ -143,7 +143,7 @@ void Network::make_graph(const Cluster& c) {
 }
 
 int Network::switch_of(int host, int nic) const {
-  if (pattern_ == Pattern::Graph) return host_node_[static_cast<std::size_t>(host)];
+  if (pattern_ == Pattern::Graph) return host_node_[host];
   int group = host / per_switch_;
   return pattern_ == Pattern::RailOptimised ? group * nics_ + nic : group;
 }
@@ -163,17 +163,16 @@ void Network::make_table() {
   std::vector<int> with_hosts = host_node_;
   if (pattern_ != Pattern::Graph)
     for (int s = 0; s < leaves_; ++s) with_hosts.push_back(s);
-  auto n = static_cast<std::size_t>(switches_);
+  std::size_t n = switches_;
   row_of_.assign(n, -1);
   distance_.assign(with_hosts.size() * n, UINT16_MAX);
-  for (std::size_t i = 0; i < with_hosts.size(); ++i)
-    row_of_[static_cast<std::size_t>(with_hosts[i])] = static_cast<int>(i);
+  for (std::size_t i = 0; i < with_hosts.size(); ++i) row_of_[with_hosts[i]] = static_cast<int>(i);
   distances(switches_, trunks_, failed_, with_hosts, distance_);
   std::vector<std::vector<std::uint32_t>> at(n);
   for (std::uint32_t t = 0; t < trunks_.size(); ++t) {
     if (failed(t)) continue;
-    at[static_cast<std::size_t>(trunks_[t].from)].push_back(2 * t);
-    at[static_cast<std::size_t>(trunks_[t].to)].push_back(2 * t + 1);
+    at[trunks_[t].from].push_back(2 * t);
+    at[trunks_[t].to].push_back(2 * t + 1);
   }
   at_.clear();
   first_.assign(1, 0);
@@ -282,13 +281,12 @@ bool Network::by_pattern(int host_a, int nic_a, int host_b, int nic_b,
 
 void Network::by_table(int from, int to, std::uint32_t source, std::uint32_t destination,
                        std::vector<std::uint32_t>& out) const {
-  const std::uint16_t* distance =
-      distance_.data() + static_cast<std::size_t>(row_of_[static_cast<std::size_t>(to)]) *
-                             static_cast<std::size_t>(switches_);
+  const std::uint16_t* distance = distance_.data() + static_cast<std::size_t>(row_of_[to]) *
+                                                         static_cast<std::size_t>(switches_);
   auto end_of = [&](std::uint32_t l) {
     return static_cast<std::size_t>(l % 2 == 0 ? trunks_[l / 2].to : trunks_[l / 2].from);
   };
-  for (auto at = static_cast<std::size_t>(from); static_cast<int>(at) != to;) {
+  for (std::size_t at = from; static_cast<int>(at) != to;) {
     auto nearer = [&](std::uint32_t l) { return distance[end_of(l)] + 1 == distance[at]; };
     std::uint32_t paths = 0;
     for (std::uint32_t i = first_[at]; i < first_[at + 1]; ++i) paths += nearer(at_[i]) ? 1 : 0;
@@ -307,11 +305,9 @@ bool Network::reachable(int host_a, int nic_a, int host_b, int nic_b) const {
   int a = switch_of(host_a, nic_a);
   int b = switch_of(host_b, nic_b);
   if (a == b) return true;
-  if (!inbound_.empty())
-    return inbound_[static_cast<std::size_t>(host_a)][static_cast<std::size_t>(b)] != UINT32_MAX;
+  if (!inbound_.empty()) return inbound_[host_a][b] != UINT32_MAX;
   if (pattern_ != Pattern::Graph && !any_failed_) return true;
-  return distance_[static_cast<std::size_t>(row_of_[static_cast<std::size_t>(b)]) *
-                       static_cast<std::size_t>(switches_) +
+  return distance_[static_cast<std::size_t>(row_of_[b]) * static_cast<std::size_t>(switches_) +
                    static_cast<std::size_t>(a)] != UINT16_MAX;
 }
 
@@ -319,14 +315,14 @@ void Network::find_way(int host_a, int nic_a, int host_b, int nic_b,
                        std::vector<std::uint32_t>& out) const {
   if (pattern_ == Pattern::Graph && ecmp_ == Ecmp::Source) {
     std::size_t before = out.size();
-    const auto& inbound = inbound_[static_cast<std::size_t>(host_a)];
-    int source = host_node_[static_cast<std::size_t>(host_a)];
-    for (int node = host_node_[static_cast<std::size_t>(host_b)]; node != source;) {
-      std::uint32_t link = inbound[static_cast<std::size_t>(node)];
+    const auto& inbound = inbound_[host_a];
+    int source = host_node_[host_a];
+    for (int node = host_node_[host_b]; node != source;) {
+      std::uint32_t link = inbound[node];
       out.push_back(link);
       node = link % 2 == 0 ? trunks_[link / 2].from : trunks_[link / 2].to;
     }
-    std::reverse(out.begin() + static_cast<std::ptrdiff_t>(before), out.end());
+    std::reverse(out.begin() + before, out.end());
     return;
   }
   if (pattern_ != Pattern::Graph && by_pattern(host_a, nic_a, host_b, nic_b, out)) return;
@@ -367,7 +363,7 @@ const char* Network::role_of(int s) const {
     case Pattern::RailOptimised:
       return s < leaves_ ? "leaf switch" : "spine switch";
     case Pattern::Graph:
-      return is_host_[static_cast<std::size_t>(s)] ? "host" : "switch";
+      return is_host_[s] ? "host" : "switch";
     default:
       return "router";
   }
@@ -389,7 +385,7 @@ std::string Network::switch_name(int s) const {
       return "group" + std::to_string(s / routers_per_group_) + ".router" +
              std::to_string(s % routers_per_group_);
     case Pattern::Graph:
-      return names_[static_cast<std::size_t>(s)];
+      return names_[s];
     default:
       return "router" + std::to_string(s);
   }

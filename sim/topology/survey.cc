@@ -13,7 +13,7 @@ std::string number(std::int64_t n) {
 
 std::string what_inside(const HostGraph& g, const HostGraph::Edge& e) {
   auto name = [&](int v) {
-    std::string k = name_of(g.vertices[static_cast<std::size_t>(v)].kind);
+    std::string k = name_of(g.vertices[v].kind);
     return k == "nic"                 ? std::string("NIC")
            : k == "gpu" || k == "cpu" ? k == "gpu" ? std::string("GPU") : std::string("CPU")
            : k == "nvswitch" ? std::string("NVSwitch")
@@ -150,18 +150,17 @@ double oversubscription(const Fabric& f) {
   if (c.pattern != Pattern::Racks && c.pattern != Pattern::FatTree &&
       c.pattern != Pattern::RailOptimised)
     return 0;
-  auto n = static_cast<std::size_t>(f.network().switches());
+  std::size_t n = f.network().switches();
   std::vector<double> below(n, 0);
   std::vector<double> up(n, 0);
   for (int h = 0; h < c.hosts; ++h)
     for (int k = 0; k < c.nics_per_host; ++k)
       if (LinkId l = f.nic_link(h, k); !f.failed(l))
-        below[static_cast<std::size_t>(f.network().switch_of(h, k))] +=
+        below[f.network().switch_of(h, k)] +=
             static_cast<double>(f.links()[l].bandwidth.bits_per_s);
   for (std::uint32_t t = 0; t < f.network().trunks().size(); ++t)
     if (LinkId l = f.trunk_link(t); !f.failed(l))
-      up[static_cast<std::size_t>(f.network().trunks()[t].from)] +=
-          static_cast<double>(f.links()[l].bandwidth.bits_per_s);
+      up[f.network().trunks()[t].from] += static_cast<double>(f.links()[l].bandwidth.bits_per_s);
   double worst = 0;
   for (std::size_t s = 0; s < n; ++s)
     if (below[s] > 0 && up[s] > 0) worst = std::max(worst, below[s] / up[s]);
@@ -171,7 +170,7 @@ double oversubscription(const Fabric& f) {
 std::vector<Finding> findings(const Fabric& f) {
   std::vector<Finding> out;
   const Cluster& c = f.cluster();
-  std::vector<int> all(static_cast<std::size_t>(c.devices()));
+  std::vector<int> all(c.devices());
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
   if (auto p = check_reachable(f, all)) out.push_back({Severity::Error, p.message});
   check_network(f, out);
@@ -193,7 +192,7 @@ int unused_nics(const Fabric& f) {
   const Cluster& c = f.cluster();
   if (!f.has_nic_links() || c.hosts < 2) return 0;
   std::vector<int> serves(static_cast<std::size_t>(f.nics_per_host()), 0);
-  for (int d = 0; d < c.devices_per_host; ++d) ++serves[static_cast<std::size_t>(f.nic_of(d))];
+  for (int d = 0; d < c.devices_per_host; ++d) ++serves[f.nic_of(d)];
   return static_cast<int>(std::count(serves.begin(), serves.end(), 0));
 }
 

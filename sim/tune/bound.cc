@@ -47,10 +47,8 @@ Duration least_time(const collective::Communicator& c, const Profile& p,
     out += f.latency;
     if (f.work <= 0) continue;
     double rate = f.max_rate > 0 ? f.max_rate : 1e300;
-    rate = std::min(
-        rate, peak_rate(c, p,
-                        f.round < 0 ? pattern.load
-                                    : pattern.rounds[static_cast<std::size_t>(f.round)].load));
+    rate =
+        std::min(rate, peak_rate(c, p, f.round < 0 ? pattern.load : pattern.rounds[f.round].load));
     if (rate < 1e299) out.ps += static_cast<std::int64_t>(f.work / rate);  // rounded down: a bound
   }
   return out;

@@ -88,7 +88,7 @@ std::size_t best_of(const std::vector<CurvePoint>& curve) {
   auto it =
       std::min_element(curve.begin(), curve.end(),
                        [](const CurvePoint& a, const CurvePoint& b) { return a.step < b.step; });
-  auto best = static_cast<std::size_t>(it - curve.begin());
+  std::size_t best = it - curve.begin();
   Duration limit = scale(it->step, 1 + kAlike);
   std::size_t from = best;
   std::size_t to = best;

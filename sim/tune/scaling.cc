@@ -21,7 +21,7 @@ Scaling scaling(const Question& q, const Plan& plan, double price_per_hour,
     Scenario s = q.scenario;
     s.plan = plan;
     s.ranks = n;
-    if (!s.rank_order.empty()) s.rank_order.resize(static_cast<std::size_t>(n));
+    if (!s.rank_order.empty()) s.rank_order.resize(n);
     s.slow_ranks.erase(s.slow_ranks.lower_bound(n), s.slow_ranks.end());
     Question changed{q.workload, q.fabric, q.profile, s};
     if (check(changed, options.known)) continue;

@@ -167,7 +167,7 @@ constexpr double bytes_per_ps(BytesPerUs r) {
   return r.bytes_per_us / kPsPerUs;
 }
 
-// The time of so many bytes. Whole picoseconds come from ceil_ps() and transfer_time().
+// The time of so many bytes. Whole picoseconds come from ceil_ps().
 constexpr Microseconds operator/(double bytes, BytesPerUs rate) {
   return {bytes / rate.bytes_per_us};
 }

@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <string>
 
 namespace ddpsim {
 namespace {
@@ -18,6 +20,21 @@ bool begins_as_number(std::string_view s) {
   return !s.empty() && is_digit(s.front());
 }
 
+// Characters that are the number; 0 = none, or it is beyond all doubles.
+std::size_t read_double(std::string_view text, double& value) {
+#ifdef __cpp_lib_to_chars
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() ? end - text.data() : 0;
+#else
+  // libc++ up to 19 reads whole numbers alone (Emscripten). Its strtod knows no locale but "C", and
+  // reads hexadecimals, too, which from_chars ends behind the 0.
+  const std::string copy(text.substr(0, text.find_first_of("xX")));
+  char* end = nullptr;
+  value = std::strtod(copy.c_str(), &end);
+  return end - copy.c_str();
+#endif
+}
+
 std::optional<std::int64_t> whole(std::string_view text, int base) {
   std::int64_t v = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v, base);
@@ -30,9 +47,8 @@ std::optional<std::int64_t> whole(std::string_view text, int base) {
 std::optional<LeadingNumber> leading_number(std::string_view text) {
   if (!begins_as_number(text)) return std::nullopt;
   LeadingNumber out;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out.value);
-  if (error != std::errc() || !std::isfinite(out.value)) return std::nullopt;
-  out.length = static_cast<std::size_t>(end - text.data());
+  out.length = read_double(text, out.value);
+  if (out.length == 0 || !std::isfinite(out.value)) return std::nullopt;
   return out;
 }
 

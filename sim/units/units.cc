@@ -129,12 +129,6 @@ std::string significant(double v, std::string_view unit) {
 
 }  // namespace
 
-Duration transfer_time(Bytes bytes, Bandwidth bandwidth) {
-  Int128 numerator = Int128{bytes.count} * 8'000'000'000'000;
-  Int128 ps = (numerator + bandwidth.bits_per_s - 1) / bandwidth.bits_per_s;
-  return {ps > INT64_MAX ? kForever : static_cast<std::int64_t>(ps)};
-}
-
 Duration scale(Duration d, double factor) {
   double v = static_cast<double>(d.ps) * factor + 0.5;
   return {v < 9.2e18 ? static_cast<std::int64_t>(v) : kForever};

@@ -1,7 +1,7 @@
 // Strong quantities: time in integer picoseconds, data in bytes, bandwidth in bits per second.
 //
 // Every quantity of ddpsim's physics is one of these. They convert to and from text in one place
-// (parse_*, to_string), and work/rate becomes time in one place (ceil_ps, transfer_time), which
+// (parse_*, to_string), and work/rate becomes time in one place (ceil_ps), which
 // rounds up. Floating-point numbers of other units: convert.h. MiB (2^20) is not MB (10^6); Gb
 // (bit) is not GB (byte).
 #pragma once
@@ -102,8 +102,6 @@ inline std::int64_t ceil_ps(double work, double rate) {
   auto whole = static_cast<std::int64_t>(t);
   return whole + (static_cast<double>(whole) < t ? 1 : 0);
 }
-// Exact integer form: ceil(bytes * 8e12 / bits_per_s). REQUIRES: bytes >= 0, bandwidth > 0.
-Duration transfer_time(Bytes bytes, Bandwidth bandwidth);
 // d * factor, rounded half up. REQUIRES: factor >= 0. Saturates at kForever.
 Duration scale(Duration d, double factor);
 // b * factor, rounded half up. REQUIRES: factor >= 0. Saturates at the largest bandwidth.

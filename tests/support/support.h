@@ -9,6 +9,7 @@
 
 #include "sim/io/codecs.h"
 #include "sim/predict/predict.h"
+#include "sim/units/random.h"
 
 namespace ddpsim::test {
 
@@ -20,29 +21,23 @@ Profile profile(const std::string& name);
 // Of an operation of a shipped system: "allreduce/bucket.0". Throws where no system has the word.
 OpKind kind_of_op(const std::string& name);
 
-// SplitMix64: the same sequence everywhere. Source: Steele, Lea, Flood, OOPSLA 2014.
 class Random {
  public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-  }
+  explicit Random(std::uint64_t seed) : numbers_{seed} {}
+  std::uint64_t next() { return numbers_.next(); }
   // 0 to n - 1. REQUIRES: n > 0.
   template <std::integral T>
   T below(T n) {
     return static_cast<T>(next() % static_cast<std::uint64_t>(n));
   }
-  double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }  // 0 <= x < 1
+  double uniform() { return numbers_.uniform(); }  // 0 <= x < 1
   template <class T>
   const T& pick(const std::vector<T>& v) {
     return v[below(v.size())];
   }
 
  private:
-  std::uint64_t state_;
+  SplitMix64 numbers_;
 };
 
 struct Outcome {

@@ -117,21 +117,6 @@ TEST(ParseErrors, RefuseWhatDoesNotFit) {
   EXPECT_FALSE(parse_bytes("1234567890123456789B").value);  // 19 digits
 }
 
-TEST(TransferTime, RoundsUpToAPicosecond) {
-  EXPECT_EQ(transfer_time({1}, {8}).ps, 1'000'000'000'000);
-  EXPECT_EQ(transfer_time({1}, {3}).ps, 2'666'666'666'667);
-  EXPECT_EQ(transfer_time({1}, {8'000'000'000'000}).ps, 1);
-  EXPECT_EQ(transfer_time({1}, {16'000'000'000'000}).ps, 1);
-  EXPECT_EQ(transfer_time({0}, {1}).ps, 0);
-  EXPECT_EQ(transfer_time({25 * kMiB}, *parse_bandwidth("100Gb/s").value).ps, 2'097'152'000);
-}
-
-TEST(TransferTime, IsExactBeyondDoublesAndSaturates) {
-  // (2^53 + 1) bytes at 8 Tb/s: one picosecond each.
-  EXPECT_EQ(transfer_time({9'007'199'254'740'993}, {8'000'000'000'000}).ps, 9'007'199'254'740'993);
-  EXPECT_EQ(transfer_time({INT64_MAX}, {1}).ps, kForever);
-}
-
 TEST(CeilPs, IsTheSmallestWholeTimeThatDoesTheWork) {
   EXPECT_EQ(ceil_ps(10, 1), 10);
   EXPECT_EQ(ceil_ps(10, 4), 3);

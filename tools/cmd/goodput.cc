@@ -257,7 +257,7 @@ void read_phases(const GoodputFlags& f, const Trained& t, GoodputAnswer& a) {
                                                               fmt::join(names, ", "))
                                                 : " (did you mean " + hint + "=...?)")};
     }
-    GivenTime& g = a.times[static_cast<std::size_t>(p - names.begin())];
+    GivenTime& g = a.times[p - names.begin()];
     times[g.part] = duration_of("--phase " + name, text.substr(equals + 1));
     g.evidence = "given";
     g.source = "--phase";

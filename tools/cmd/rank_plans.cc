@@ -231,10 +231,7 @@ std::vector<predict::RankedPlan> ranked(Terminal& t, const Loaded& l) {
   Progress progress(t, "plans", 0, n, false);
   std::vector<predict::RankedPlan> out;
   in_order<predict::RankedPlan>(
-      0, n, jobs, n,
-      [&](std::int64_t k) {
-        return predict::ask_plan(plans[static_cast<std::size_t>(k)], q, l.options);
-      },
+      0, n, jobs, n, [&](std::int64_t k) { return predict::ask_plan(plans[k], q, l.options); },
       [&](std::int64_t, predict::RankedPlan plan) { out.push_back(std::move(plan)); },
       [&] { progress.show(static_cast<std::int64_t>(out.size())); });
   progress.show(n, true);

@@ -182,9 +182,7 @@ std::vector<StepResult> predict_steps(const Terminal& t, const std::string& fold
        is_relative,
        {"source"}}};
   auto all = [&](const std::vector<StepResult>& questions, bool interval) {
-    auto make = [&](std::int64_t i) {
-      return predicted(questions[static_cast<std::size_t>(i)], interval);
-    };
+    auto make = [&](std::int64_t i) { return predicted(questions[i], interval); };
     std::vector<StepResult> out;
     auto jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     auto count = static_cast<std::int64_t>(questions.size());

@@ -225,7 +225,7 @@ Validation validate_folder(const Terminal& t, const ValidateFlags& flags,
     Judged j;
     if (enough) return j;
     try {
-      j = judged(t, flags, cases, files[static_cast<std::size_t>(i)]);
+      j = judged(t, flags, cases, files[i]);
     } catch (...) {
       j.failed = std::current_exception();
     }
@@ -237,7 +237,7 @@ Validation validate_folder(const Terminal& t, const ValidateFlags& flags,
       return;
     }
     if (j.failed) std::rethrow_exception(j.failed);
-    const std::string& file = files[static_cast<std::size_t>(i)];
+    const std::string& file = files[i];
     const std::string name = file.substr(file.rfind('/') + 1);
     if (!is_comparable(v, name, j.run)) return;
     if (!j.why_not.empty()) {

@@ -36,7 +36,7 @@ class GlooRing {
   // `first[r]`: task after which rank r enters the phase. Returns per rank the task after which it
   // leaves.
   std::vector<TaskId> phase(bool reducing, const std::vector<TaskId>& first) {
-    auto count = static_cast<std::size_t>(seg_.segments - seg_.per_rank);
+    std::size_t count = seg_.segments - seg_.per_rank;
     std::vector<TaskId> thread = first;
     wire_.assign(n_, kNothing);
     std::vector<std::vector<TaskId>> sent(3, std::vector<TaskId>(n_, kNothing)),
@@ -70,8 +70,8 @@ class GlooRing {
   // Bytes of the segment that rank r sends in iteration i (zero past the end: not sent).
   std::int64_t bytes_of(std::size_t r, std::size_t i, bool reducing) const {
     std::size_t block = reducing ? r + 1 : r;
-    auto segment = static_cast<std::int64_t>((block * static_cast<std::size_t>(seg_.per_rank) + i) %
-                                             static_cast<std::size_t>(seg_.segments));
+    std::int64_t segment = (block * static_cast<std::size_t>(seg_.per_rank) + i) %
+                           static_cast<std::size_t>(seg_.segments);
     return std::clamp<std::int64_t>(size_.count - segment * seg_.segment_bytes, 0,
                                     seg_.segment_bytes);
   }

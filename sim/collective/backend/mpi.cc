@@ -14,7 +14,7 @@ PatternId Mpi::pattern(MpiAllReduce a) const {
 }
 PatternId Mpi::broadcast_pattern(Algorithm a) const {
   const auto at = std::find(kMpiBroadcasts.begin(), kMpiBroadcasts.end(), a);
-  return broadcasts[static_cast<std::size_t>(at - kMpiBroadcasts.begin())];
+  return broadcasts[at - kMpiBroadcasts.begin()];
 }
 
 PatternId Mpi::pattern(Operation o) const {

@@ -24,7 +24,7 @@ void add_ring(TaskGraph& g, const std::vector<int>& order, int nic, std::size_t 
   std::vector<TaskId> current(n);
   for (std::size_t s = 0; s < steps; ++s) {
     for (std::size_t i = 0; i < n; ++i) {
-      TaskId data = s == 0 ? start[static_cast<std::size_t>(order[i])] : previous[(i + n - 1) % n];
+      TaskId data = s == 0 ? start[order[i]] : previous[(i + n - 1) % n];
       current[i] = g.add_task(latency, chunk, flows[i]);
       g.add_edge(data, current[i]);
       if (s > 0 && previous[i] != data) g.add_edge(previous[i], current[i]);
@@ -37,7 +37,7 @@ void add_ring(TaskGraph& g, const std::vector<int>& order, int nic, std::size_t 
     std::swap(previous, current);
   }
   for (std::size_t i = 0; i < n; ++i) {
-    auto rank = static_cast<std::size_t>(order[i]);
+    std::size_t rank = order[i];
     done[rank].push_back(previous[i]);
     done[rank].push_back(previous[(i + n - 1) % n]);
   }
@@ -85,13 +85,13 @@ std::vector<TaskId> chain(const Communicator& c, const MessagePlay& play, bool o
         TaskId ready = after(g, latency, {data});
         TaskId sent = g.add_task({}, s / pieces * ring.share, play.flow(from, to, ring.nic));
         g.add_edge(ready, sent);
-        g.add_edge(start[static_cast<std::size_t>(to)], sent);
+        g.add_edge(start[to], sent);
         if (previous_piece[i] != UINT32_MAX) g.add_edge(previous_piece[i], sent);
         previous_piece[i] = sent;
         data = sent;
         if (j + 1 == pieces) {
-          done[static_cast<std::size_t>(from)].push_back(sent);
-          done[static_cast<std::size_t>(to)].push_back(sent);
+          done[from].push_back(sent);
+          done[to].push_back(sent);
         }
       }
     }

@@ -119,7 +119,7 @@ bool is_false(const std::string& text) {
 int read_all_reduce(const std::string& text) {
   if (text == "ignore") return 0;
   for (int id = 1; id <= kMpiAllReduces; ++id)
-    if (text == kNames[static_cast<std::size_t>(id - 1)]) return id;
+    if (text == kNames[id - 1]) return id;
   std::int64_t id = -1;
   return read_number(text, 0, kMpiAllReduces, id) ? static_cast<int>(id) : -1;
 }
@@ -211,8 +211,7 @@ MpiTable all_reduce_table(OpenMpiVersion version, int ranks) {
 }
 
 MpiTable broadcast_table(int ranks) {
-  return shown(kBroadcasts, ranks,
-               [](int choice) { return kBroadcastNames[static_cast<std::size_t>(choice - 1)]; });
+  return shown(kBroadcasts, ranks, [](int choice) { return kBroadcastNames[choice - 1]; });
 }
 
 const char* name_of(OpenMpiVersion v) {

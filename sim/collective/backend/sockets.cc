@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "sim/units/convert.h"
+
 namespace ddpsim::collective {
 namespace {
 
@@ -48,13 +50,12 @@ const TransportSection& socket_section(const Profile& p) {
 
 double socket_rate(const Profile& p, Level level) {
   const TransportSection& t = socket_section(p);
-  return at(t.thread_bytes_per_s ? *t.thread_bytes_per_s : *kTypicalSockets.thread_bytes_per_s,
-            level) /
-         1e12;
+  return per_ps(at(
+      t.thread_bytes_per_s ? *t.thread_bytes_per_s : *kTypicalSockets.thread_bytes_per_s, level));
 }
 
 double socket_sum_rate(const Profile& p) {
-  return (p.reduction_bytes_per_s > 0 ? p.reduction_bytes_per_s : kTypicalSum) / 1e12;
+  return per_ps(p.reduction_bytes_per_s > 0 ? p.reduction_bytes_per_s : kTypicalSum);
 }
 
 std::string socket_assumptions(const Profile& p) {

@@ -21,12 +21,12 @@ double turns_share(Turns how, bool turns) {
 }
 
 void Exchanges::one_way(int rank) {
-  ranks_[static_cast<std::size_t>(rank)] = {true, -1, false};
+  ranks_[rank] = {true, -1, false};
 }
 
 bool Exchanges::take_turns(int a, int b) {
-  Rank& x = ranks_[static_cast<std::size_t>(a)];
-  Rank& y = ranks_[static_cast<std::size_t>(b)];
+  Rank& x = ranks_[a];
+  Rank& y = ranks_[b];
   const bool computed = !x.came && !y.came;
   const bool together = x.with == b && y.with == a && !x.turns;
   const bool turns = !computed && !together;
@@ -87,7 +87,7 @@ std::vector<std::vector<bool>> turns_of(const Schedule& schedule) {
         again = true;
         continue;
       }
-      const auto other = static_cast<std::size_t>(with);
+      const std::size_t other = with;
       if (out[other].size() == steps(other).size()) continue;
       if (partner(steps(other)[out[other].size()]) != static_cast<int>(r)) continue;
       const bool turns = exchanges.take_turns(static_cast<int>(r), with);

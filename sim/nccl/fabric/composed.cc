@@ -92,7 +92,7 @@ Composed two_level(const Group& g, const Groups& rows, std::string name, const P
     for (std::size_t i = 0; i < width; ++i) columns[i].push_back(row[i]);
   std::vector<Group> inside = communicators(g, rows);
   std::vector<Group> across = communicators(g, columns);
-  auto places = static_cast<std::int64_t>(width);
+  std::int64_t places = width;
   Bytes part{(size.count + places - 1) / places};
   bool possible = add_stage(g, inside, p, level, Operation::ReduceScatter, size, out) &&
                   add_stage(g, across, p, level, Operation::AllReduce, part, out) &&

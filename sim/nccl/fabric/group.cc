@@ -45,7 +45,7 @@ int nic_of(const Group& g, const ChannelGraph& graph, std::size_t k, const std::
 std::vector<AlikeChannels> distinct_channels(const Group& g, const ChannelGraph& graph,
                                              const std::vector<int>& nics, bool ring,
                                              bool same_chain) {
-  auto channels = static_cast<std::size_t>(std::max(1, graph.channels));
+  std::size_t channels = std::max(1, graph.channels);
   std::vector<AlikeChannels> out;
   for (std::size_t k = 0; k < channels; ++k) {
     AlikeChannels c;
@@ -250,7 +250,7 @@ Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Setti
         g.settings.version.has(Change::NetworkLatencyOfPlugin) ? facts.net_latency : Duration{},
         s.collnet, known);
   if (found && !nics.empty()) {  // which names NICs by their own numbers
-    nics.resize(static_cast<std::size_t>(fabric.nics_per_host()));
+    nics.resize(fabric.nics_per_host());
     std::iota(nics.begin(), nics.end(), 0);
   }
   // A node with fewer ranks has fewer channels: all take the fewest (NCCL: an all-gather of the
@@ -270,7 +270,7 @@ Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Setti
       a.bw_inter = std::min(a.bw_inter, b.bw_inter);
       a.channels = std::min(a.channels, b.channels);
       a.pattern = std::max(a.pattern, b.pattern);
-      auto kept = static_cast<std::size_t>(a.channels);
+      std::size_t kept = a.channels;
       if (a.order.size() > kept) a.order.resize(kept);
       if (a.nics.size() > kept) a.nics.resize(kept);
     }

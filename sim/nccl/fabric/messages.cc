@@ -28,7 +28,7 @@ Flows::OfStages prepare(TaskGraph& g, const Group& group, const Profile& p, Leve
   topology::LinkLoads loads(*group.fabric);
   std::vector<LinkLoad> links;
   std::vector<topology::LinkId> route;
-  auto groups = static_cast<std::size_t>(groups_of(group, t.pipeline));
+  std::size_t groups = groups_of(group, t.pipeline);
   // Of each rank: groups of threads, and what copies into the switch's window.
   std::vector<engine::ResourceId> threads(group.devices.size() * groups, engine::kNone);
   std::vector<engine::ResourceId> copies(group.devices.size(), engine::kNone);
@@ -53,11 +53,11 @@ Flows::OfStages prepare(TaskGraph& g, const Group& group, const Profile& p, Leve
       demands.push_back({flows.link(l.link), wire * share});
       slowest = std::max(slowest, wire / rate);
     }
-    auto from = static_cast<std::size_t>(s.from);
+    std::size_t from = s.from;
     if (s.kind == Kind::Net && t.sockets > BytesPerUs{}) {
       const double load = t.between * socket_load(group, t.pipeline, s) / s.share;
       engine::ResourceId alone = engine::kNone;  // a connection's threads serve one stage
-      auto to = static_cast<std::size_t>(s.to);
+      std::size_t to = s.to;
       const bool each = socket_threads(group) > 0;
       demands.push_back({own(each ? alone : sending[from], t.sockets), load});
       if (!each) demands.push_back({own(receiving[to], t.sockets), load});
@@ -114,8 +114,8 @@ class Pieces {
     for (TaskId s : start_) done.push_back(after(g_, {}, {s}));
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       Stage s = stages_.at(i);
-      when_there(at_[i].back(), done[static_cast<std::size_t>(s.from)]);
-      if (s.to != s.from) when_there(at_[i].back(), done[static_cast<std::size_t>(s.to)]);
+      when_there(at_[i].back(), done[s.from]);
+      if (s.to != s.from) when_there(at_[i].back(), done[s.to]);
     }
     return done;
   }
@@ -143,7 +143,7 @@ class Pieces {
     Duration latency = to_duration(wait);
     add_moving(i, j, s, first, piece);
     Microseconds alone = t_.piece * s.share * of_stages_.of_byte[i];
-    auto window = static_cast<std::size_t>(t_.window);
+    std::size_t window = t_.window;
     bool full = window > 0 && j >= window &&
                 2 * wait + alone >
                     t_.window * alone;  // the buffer: word of an earlier piece has to come back
@@ -154,8 +154,8 @@ class Pieces {
       g_.add_edge(ready, at_[i][j].begun);
     }
     if (j == 0) {
-      if (first) g_.add_edge(start_[static_cast<std::size_t>(s.from)], ready);
-      if (s.to != s.from) g_.add_edge(start_[static_cast<std::size_t>(s.to)], ready);
+      if (first) g_.add_edge(start_[s.from], ready);
+      if (s.to != s.from) g_.add_edge(start_[s.to], ready);
     }
     if (full) {
       TaskId word = g_.add_fixed(latency);

@@ -59,7 +59,7 @@ void add_route(const Fabric& f, const topology::Route& route, P2pRoutes& out) {
 
 // [device] takes part.
 std::vector<bool> members_of(const Group& g) {
-  std::vector<bool> out(static_cast<std::size_t>(g.fabric->devices()));
+  std::vector<bool> out(g.fabric->devices());
   for (int d : g.devices) nth(out, d) = true;
   return out;
 }
@@ -140,7 +140,7 @@ std::map<std::pair<int, int>, Flow> flows_between(const Kind& a, const Kind& b,
 // Pairs of hosts of different nodes.
 std::int64_t pairs_of(const Class& a, const Class& b) {
   if (a.node >= 0 && a.node == b.node) return 0;
-  auto all = static_cast<std::int64_t>(a.hosts.size() * b.hosts.size());
+  std::int64_t all = a.hosts.size() * b.hosts.size();
   return &a == &b ? all - static_cast<std::int64_t>(a.hosts.size()) : all;
 }
 
@@ -153,7 +153,7 @@ class BetweenNodes {
         per_host_(f_.cluster().devices_per_host),
         members_(members_of(g)),
         out_(out) {
-    at_place_.resize(static_cast<std::size_t>(per_host_));
+    at_place_.resize(per_host_);
     for (int d : g.devices) ++nth(at_place_, f_.local_of(d));
   }
   void add() {
@@ -165,7 +165,7 @@ class BetweenNodes {
         --nth(elsewhere, f_.local_of(device));
         hosts[f_.host_of(device)].push_back(device);
       }
-      auto senders = static_cast<std::int64_t>(g_.devices.size() - g_.nodes[node].size());
+      std::int64_t senders = g_.devices.size() - g_.nodes[node].size();
       for (const auto& [host, devices] : hosts)
         add_host(host, hosts.size() > 1 ? static_cast<int>(node) : -1, devices, elsewhere, senders);
     }

@@ -46,9 +46,9 @@ class Lists {
   };
   struct Hash {
     std::size_t operator()(const Link& l) const {
-      std::size_t mixed = (std::size_t{l.before} << 32 | l.number) * 0x9E3779B97F4A7C15u;
+      std::uint64_t mixed = (std::uint64_t{l.before} << 32 | l.number) * 0x9E3779B97F4A7C15u;
       mixed = (mixed ^ mixed >> 29 ^ std::bit_cast<std::uint64_t>(l.amount)) * 0xBF58476D1CE4E5B9u;
-      return mixed ^ mixed >> 31;
+      return static_cast<std::size_t>(mixed ^ mixed >> 31);
     }
   };
   std::unordered_map<Link, std::uint32_t, Hash> known_;
@@ -166,7 +166,7 @@ class PipeMaker {
     out_.stages = stages_.size();
     std::vector<std::vector<std::uint32_t>> levels;  // of the listed stages
     for (std::uint32_t i = 0; i < stages_.list.size(); ++i) {
-      auto level = static_cast<std::size_t>(stages_.list[i].level);
+      std::size_t level = stages_.list[i].level;
       if (levels.size() <= level) levels.resize(level + 1);
       levels[level].push_back(i);
     }

@@ -135,7 +135,7 @@ class TermsMaker {
   void set_pat(PipeTerms& t) const {
     t.pipeline = Pipeline::Pat;
     t.piece = size_;
-    double rounds = static_cast<double>(g_.pipes[Pipeline::Pat].levels);
+    double rounds = g_.pipes[Pipeline::Pat].levels;
     double levels = floor_log2(g_.system.nodes);
     t.between_latency = (levels * latency(g_.inter, static_cast<double>(c_.chunk)) / 3.5 +
                          Microseconds{2.8} * g_.ranks()) /

@@ -93,7 +93,7 @@ class Time {
     auto last = std::max_element(at_.begin(), at_.end(),
                                  [](const At& a, const At& b) { return a.there < b.there; }) -
                 at_.begin();
-    for (auto i = static_cast<std::size_t>(last); i != kNone; i = at_[i].came_from)
+    for (std::size_t i = last; i != kNone; i = at_[i].came_from)
       (pipe_.steps[i].between ? out.between : out.inside) += Microseconds{at_[i].latency};
     return out;
   }

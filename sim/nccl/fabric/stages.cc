@@ -89,7 +89,7 @@ std::vector<Ids> head_tree(StageList& s, const std::vector<int>& heads, int whic
     nth(ready, up).push_back(s.hop(Kind::Net, head(*it), head(up), 0, share, 0, nth(ready, *it)));
   }
   std::vector<Ids> has(heads.size());
-  auto root = static_cast<std::size_t>(t.from_root.front());
+  std::size_t root = t.from_root.front();
   has[root] = ready[root];
   for (int i : t.from_root)
     for (int c : nth(t.children, i))
@@ -122,7 +122,7 @@ void chain_tree(StageList& s, const AlikeChannels& c, int which, bool balanced, 
     nth(ready, *it) = std::move(last);
   }
   std::vector<Ids> has(c.order.size());
-  auto root = static_cast<std::size_t>(t.from_root.front());
+  std::size_t root = t.from_root.front();
   has[root] = ready[root];
   for (int i : t.from_root) {
     Ids last = nth(has, i);
@@ -306,7 +306,7 @@ Stages pat(const Group& g, Operation op) {
   }
   if (op == Operation::ReduceScatter) std::reverse(rounds.begin(), rounds.end());
   StageList s;
-  std::vector<Ids> has(static_cast<std::size_t>(n));
+  std::vector<Ids> has(n);
   for (const Round& t : rounds) {
     std::vector<Ids> now = has;
     for (int r = 0; r < n; ++r) {
@@ -319,7 +319,7 @@ Stages pat(const Group& g, Operation op) {
     // Only the last round's count: it waited for the ones before.
     for (int r = 0; r < n; ++r) {
       Ids& list = nth(now, r);
-      list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(nth(has, r).size()));
+      list.erase(list.begin(), list.begin() + nth(has, r).size());
     }
     has = std::move(now);
   }

@@ -188,7 +188,7 @@ class ApexLowering {
     const Bucket bucket = b_->step.buckets[k];
     const std::int64_t bytes = bucket.bytes.count;
     const std::int64_t wire = bucket.wire_bytes.count;
-    const auto tensors = static_cast<std::int64_t>(bucket.tensors.size());
+    const std::int64_t tensors = bucket.tensors.size();
     const DType type = wire_type(bucket.dtype);
     const bool casts = type != bucket.dtype;
     if (tensors > 1) {

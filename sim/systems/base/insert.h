@@ -41,7 +41,7 @@ std::vector<std::uint32_t> first_in_micro_steps(const StepProgram& s, int micro_
     const Op& op = is_launch(s.ops[i].kind) ? s.ops[s.ops[i].subject] : s.ops[i];
     const int micro = micro_steps > 1 ? op.micro : 0;
     if (micro < 0 || micro >= micro_steps || !wanted(op)) continue;
-    std::uint32_t& first = out[static_cast<std::size_t>(micro)];
+    std::uint32_t& first = out[micro];
     first = std::min(first, i);
   }
   return out;

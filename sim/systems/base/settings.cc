@@ -71,7 +71,7 @@ std::string setting_of(const Plan& plan, const KnobRecord& knob) {
     }
     std::string operator()(const Choice& c) const {
       int k = c.get(plan);
-      return k < 0 ? "" : c.names[static_cast<std::size_t>(k)];
+      return k < 0 ? "" : c.names[k];
     }
   };
   return std::visit(Text{plan}, knob.field(copy));

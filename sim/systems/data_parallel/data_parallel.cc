@@ -133,7 +133,7 @@ class DataParallelLowering {
   // torch.cat of the group; of one tensor it is that tensor.
   bool flatten(const OpWord& word, std::uint32_t subject, std::int64_t bytes, std::size_t tensors) {
     if (tensors < 2) return false;
-    const auto n = static_cast<std::int64_t>(tensors);
+    const std::int64_t n = tensors;
     last_ = b_->main(
         word, subject, bytes,
         {.traffic = 2 * bytes,

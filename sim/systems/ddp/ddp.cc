@@ -66,8 +66,7 @@ std::vector<std::vector<Life>> warm_up(const Plan& plan, std::size_t passes) {
   while (early.size() % passes != 0) early.push_back(Life::Steady);
   std::vector<std::vector<Life>> out;
   for (std::size_t i = 0; i < early.size(); i += passes)
-    out.emplace_back(early.begin() + static_cast<std::ptrdiff_t>(i),
-                     early.begin() + static_cast<std::ptrdiff_t>(i + passes));
+    out.emplace_back(early.begin() + i, early.begin() + (i + passes));
   return out;
 }
 

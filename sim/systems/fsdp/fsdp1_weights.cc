@@ -137,7 +137,7 @@ void Weights::prefetch(const std::vector<std::size_t>& order, std::size_t u, int
   if (at == order.end()) return;
   const auto next = at - order.begin() + direction;
   if (next < 0 || next >= std::ssize(order)) return;
-  const std::size_t target = order[static_cast<std::size_t>(next)];
+  const std::size_t target = order[next];
   if (!(state_[target].*needs) || state_[target].prefetched) return;
   unshard(target);
   state_[target].prefetched = true;

@@ -123,7 +123,7 @@ Decision units_decision(const Workload& w, bool parts) {
              "blocks of a unit (2), of each unit (1/4x3/8), +ends where what is before and after "
              "the blocks can be apart, or none",
              units_text};
-  const auto blocks = static_cast<std::int64_t>(wrapped_blocks(w).size());
+  const std::int64_t blocks = wrapped_blocks(w).size();
   for (bool apart : {false, true})
     for (std::int64_t n : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64})
       if ((!apart || parts) && (n == 1 || n <= blocks))

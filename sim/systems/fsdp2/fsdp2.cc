@@ -120,7 +120,7 @@ std::int64_t Job::whole(std::size_t u) const {
 
 void Now::move(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes,
                std::size_t copies) {
-  const auto n = static_cast<std::int64_t>(copies);
+  const std::int64_t n = copies;
   streams.kernel(
       s, word, static_cast<std::uint32_t>(u), bytes,
       {.duration = job_.host->copy(bytes, n), .kernels = static_cast<std::int32_t>(copies)});

@@ -107,8 +107,7 @@ bool Weights::prefetch(std::size_t u, std::int64_t depth) {
   const auto found = std::find(all.begin(), all.end(), u);
   const auto at = found - all.begin();
   if (found == all.end() || (now_.backward ? at : std::ssize(all) - 1 - at) < depth) return false;
-  for (std::int64_t k = 1; k <= depth; ++k)
-    unshard(all[static_cast<std::size_t>(now_.backward ? at - k : at + k)]);
+  for (std::int64_t k = 1; k <= depth; ++k) unshard(all[now_.backward ? at - k : at + k]);
   return true;
 }
 

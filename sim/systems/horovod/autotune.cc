@@ -167,7 +167,7 @@ double expected_improvement(const GaussianProcess& process, const JointPoint& x,
 }
 
 Autotuner::Autotuner(const Fixed& fixed, std::uint64_t seed, int most_samples, double noise)
-    : fixed_(fixed), most_samples_(most_samples), noise_(noise), state_(seed) {
+    : fixed_(fixed), most_samples_(most_samples), noise_(noise), random_{seed} {
   const std::optional<bool> of_flags[] = {fixed.hierarchical_allreduce,
                                           fixed.hierarchical_allgather, fixed.torus_allreduce,
                                           fixed.cache};
@@ -248,13 +248,6 @@ void Autotuner::score(double bytes_per_us) {
   done_ = true;
 }
 
-double Autotuner::uniform() {  // splitmix64
-  std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
-
 JointPoint Autotuner::propose() {
   if (bounds_.empty()) return {};
   GaussianProcess process(noise_);
@@ -271,7 +264,7 @@ JointPoint Autotuner::propose() {
   double least = std::numeric_limits<double>::max();
   for (int k = 0; k < kRestarts; ++k) {
     JointPoint x;
-    for (const auto& [low, high] : bounds_) x.push_back(low + (high - low) * uniform());
+    for (const auto& [low, high] : bounds_) x.push_back(low + (high - low) * random_.uniform());
     x = descend(std::move(x), worse);
     if (const double value = worse(x); value < least) {
       least = value;

@@ -16,6 +16,8 @@
 #include <optional>
 #include <vector>
 
+#include "sim/units/random.h"
+
 namespace ddpsim::systems {
 
 inline constexpr int kAutotuneSamples = 5;          // ParameterManager::SAMPLES
@@ -91,7 +93,6 @@ class Autotuner {
   AutotuneSetting setting(const JointPoint& joint, bool of_best) const;
   JointPoint test_point(std::size_t i) const;
   JointPoint propose();
-  double uniform();
 
   Fixed fixed_;
   std::array<Flag, 4> flags_;
@@ -102,7 +103,7 @@ class Autotuner {
   std::size_t iteration_ = 0;
   int most_samples_;
   double noise_;
-  std::uint64_t state_;
+  SplitMix64 random_;
   std::vector<JointPoint> x_;
   std::vector<double> y_;
   bool done_ = false;

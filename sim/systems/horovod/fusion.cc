@@ -103,7 +103,7 @@ std::vector<std::vector<TensorIndex>> Fusion::fuse(std::vector<TensorIndex> wait
       if (total + passed > threshold_) break;
       left.push_back(t);
     }
-    left.insert(left.end(), waiting.begin() + static_cast<std::ptrdiff_t>(i), waiting.end());
+    left.insert(left.end(), waiting.begin() + i, waiting.end());
     waiting = std::move(left);
     out.push_back(std::move(taken));
   }

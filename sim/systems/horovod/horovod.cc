@@ -97,7 +97,7 @@ class HorovodLowering {
     std::vector<TensorIndex> named;
     for (TensorIndex t = 0; t < f_.w.tensors.size(); ++t)
       if (!f_.unused[t]) named.push_back(t);
-    const auto groups = static_cast<std::size_t>(knobs().groups);
+    const std::size_t groups = knobs().groups;
     for (std::size_t g = 0, at = 0; g < groups; ++g) {
       std::size_t size = named.size() / groups + (g < named.size() % groups ? 1 : 0);
       for (std::size_t k = 0; k < size; ++k)

@@ -18,7 +18,7 @@ Problem validate_horovod(const Plan& p, const Workload& w, DeviceKind device) {
     return {"/plan/HOROVOD_FUSION_THRESHOLD", "0 to 1 TiB, in bytes"};
   if (h.cache_capacity < 0 || h.cache_capacity > 1'000'000)
     return {"/plan/HOROVOD_CACHE_CAPACITY", "0 to 1,000,000 tensors"};
-  const auto gradients = static_cast<std::int64_t>(w.arrival.size());
+  const std::int64_t gradients = w.arrival.size();
   if (h.groups < 0 || h.groups > gradients)
     return {"/plan/groups", "0 (none) to the number of gradients, " + std::to_string(gradients)};
   if (device != DeviceKind::Gpu) {

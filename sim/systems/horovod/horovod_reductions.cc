@@ -289,7 +289,7 @@ class HorovodThread {
   }
 
   void exchange_halves(std::int64_t elements, std::int64_t size) {
-    const auto tensors = static_cast<std::int64_t>(step_.buckets[bucket_].tensors.size());
+    const std::int64_t tensors = step_.buckets[bucket_].tensors.size();
     std::vector<std::int64_t> held{elements};
     const std::size_t levels = (program_.groups.size() - 1) / 2;
     for (std::size_t k = 0; k < levels; ++k) {

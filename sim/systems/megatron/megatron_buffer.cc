@@ -60,7 +60,7 @@ void MegatronBuffer::close(std::int64_t divisor) {
 }
 
 MegatronBuffer::Owned MegatronBuffer::owned() const {
-  std::vector<Owned> of_rank(static_cast<std::size_t>(sharded_ ? ranks_ : 1));
+  std::vector<Owned> of_rank(sharded_ ? ranks_ : 1);
   for (const Bucket& b : buckets_) {
     const std::int64_t shard = sharded_ ? b.padded() / ranks_ : b.padded();
     for (TensorIndex t : b.tensors) {
@@ -68,7 +68,7 @@ MegatronBuffer::Owned MegatronBuffer::owned() const {
       for (std::int64_t at = begin_[t]; at < end;) {
         const std::int64_t rank = (at - b.begin) / shard;
         const std::int64_t stop = std::min(end, b.begin + (rank + 1) * shard);
-        Owned& o = of_rank[static_cast<std::size_t>(rank)];
+        Owned& o = of_rank[rank];
         o.elements += stop - at;
         ++o.parts;
         at = stop;

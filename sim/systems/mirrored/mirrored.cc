@@ -270,7 +270,7 @@ class MirroredLowering {
 
   // aggregate_gradients_using_hierarchical_copy: parts take turns in whose sums they are.
   void by_halves(std::uint32_t k) {
-    const auto half = static_cast<std::uint32_t>(ranks_ / 2);
+    const std::uint32_t half = ranks_ / 2;
     if (half == 0) return;
     const std::uint32_t turn = k % static_cast<std::uint32_t>(ranks_);
     const auto main = static_cast<std::int32_t>(turn % half);

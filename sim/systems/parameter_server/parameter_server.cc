@@ -69,7 +69,7 @@ class ParameterServerLowering {
     StepBuilder b(f_.program, StepKind::Steady, f_.w, f_.memory);
     b_ = &b;
     add_buckets();
-    pulled_.assign(static_cast<std::size_t>(servers_.servers), kNoOp);
+    pulled_.assign(servers_.servers, kNoOp);
     pushed_ = pulled_;
     last_.clear();
     clock_ = b.wait(kAwaitClock, kNoSubject, kNoOp);
@@ -96,7 +96,7 @@ class ParameterServerLowering {
   std::uint32_t message(const OpWord& word, std::uint32_t k, std::uint32_t after,
                         std::vector<std::uint32_t>& before) {
     const ServerShard& s = shards_[k];
-    const auto server = static_cast<std::size_t>(s.server);
+    const std::size_t server = s.server;
     const std::uint32_t op =
         b_->beside(word, k, s.bytes, f_.w.parameter(s.tensor).dtype, {}, after);
     b_->step.ops[op].group = static_cast<std::uint8_t>(server + 1);
@@ -193,11 +193,11 @@ std::vector<ServerShard> server_shards(const Workload& w, const Plan& plan) {
     std::int64_t begin = 0;
     for (std::int64_t k = 0; k < parts; ++k) {
       const std::int64_t end = begin + rows / parts + (k < rows % parts ? 1 : 0);
-      auto server = static_cast<std::ptrdiff_t>(out.size() % held.size());
+      std::ptrdiff_t server = out.size() % held.size();
       if (p.placement == ServerPlacement::BySize)
         server = std::min_element(held.begin(), held.end()) - held.begin();
       const std::int64_t bytes = (end - begin) * row * element_size(tensor.dtype);
-      held[static_cast<std::size_t>(server)] += bytes;
+      held[server] += bytes;
       out.push_back({t, begin * row, end * row, bytes, static_cast<int>(server)});
       begin = end;
     }

@@ -122,10 +122,9 @@ class TraceMaker {
   bool holds_layers_after(std::size_t l) const {
     const std::string inside = w_.layers[l].name + ".";
     return !w_.parameters_of(w_.layers[l]).empty() &&
-           std::any_of(w_.layers.begin() + static_cast<std::ptrdiff_t>(l) + 1, w_.layers.end(),
-                       [&](const Layer& m) {
-                         return m.name.starts_with(inside) && !w_.parameters_of(m).empty();
-                       });
+           std::any_of(w_.layers.begin() + l + 1, w_.layers.end(), [&](const Layer& m) {
+             return m.name.starts_with(inside) && !w_.parameters_of(m).empty();
+           });
   }
 
   void note(const Layer& layer) {

@@ -274,7 +274,7 @@ class Zero12Lowering {
   // contiguous_gradients=false: flattened, reduced, and copied back; with overlap_comm the host
   // waits for the device instead of one stream for the other.
   void reduce_where_they_are() {
-    const auto tensors = static_cast<std::int64_t>(bucket_.size());
+    const std::int64_t tensors = bucket_.size();
     std::uint32_t k = s_->bucket(bucket_, elements_, elements_);
     if (job_.overlaps) s_->synchronize(kBeforeBucket, k);
     if (tensors > 1) s_->copy(ZeroStep::kReduce, kJoin, k, 2 * job_.size * elements_);

@@ -162,7 +162,7 @@ class Zero3Lowering {
   void reduce() {
     if (bucket_.empty()) return;
     limit_.before_next(*s_, kLimitReduce);
-    const auto tensors = static_cast<std::int64_t>(bucket_.size());
+    const std::int64_t tensors = bucket_.size();
     std::int64_t shards = 0;
     std::int64_t largest = 0;
     for (TensorIndex t : bucket_) {

@@ -248,7 +248,7 @@ void ZeroCoordinator::wait_for(Gathering& g) {
       s_->wait(ZeroStep::kGather, g.scales);
       dequantise(g);
     }
-    const auto tensors = static_cast<std::int64_t>(g.tensors.size());
+    const std::int64_t tensors = g.tensors.size();
     if (tensors > 1)
       s_->copy(ZeroStep::kGather, kSplit, g.bucket, 2 * s_->b.step.buckets[g.bucket].bytes.count,
                tensors);
@@ -276,7 +276,7 @@ const std::set<TensorIndex>& ZeroCoordinator::to_release(std::size_t module) {
   for (TensorIndex t : tensors_of(module))
     if (!persistent(t) && most_recent_[t] <= step_id_) out.insert(t);
   std::int64_t traversed = 0;
-  for (auto k = static_cast<std::size_t>(step_id_); k < module_order_.size() && !out.empty(); ++k) {
+  for (std::size_t k = step_id_; k < module_order_.size() && !out.empty(); ++k) {
     if (traversed >= job_.zero.stage3_max_reuse_distance) break;
     for (TensorIndex t : tensors_of(module_order_[k])) {
       out.erase(t);
