@@ -41,7 +41,7 @@ std::set<std::string> transports_of(const CollectiveTable& t) {
 using Judges = std::array<std::vector<const CollectiveRow*>, kBands>;
 
 void predict_row(const CollectiveTable& t, const Profile& p, CollectiveRow& row) {
-  row.price = nccl::price_of(*t.group, p, Level::Mid, t.op, row.choice, {row.bytes});
+  row.price = nccl::time_of(*t.group, p, Level::Mid, t.op, row.choice, {row.bytes});
   row.predicted = nccl::nccl_tests_time(*t.group, p, row.price, row.choice, t.gpus_per_process);
 }
 

@@ -20,7 +20,7 @@ struct CollectiveRow {
   Duration predicted;
   Duration nccl;  // NCCL's own estimate of what it chooses
   nccl::Choice choice;
-  nccl::Price price;
+  nccl::OperationTime price;
   bool available = true;  // false: nothing may run under the table's settings
 };
 

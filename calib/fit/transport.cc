@@ -26,7 +26,7 @@ std::vector<CollectiveRow> rows_of(const CollectiveTable& t, std::int64_t from, 
 }
 
 Duration predicted(const CollectiveTable& t, const CollectiveRow& row, const Profile& p) {
-  auto price = nccl::price_of(*t.group, p, Level::Mid, t.op, row.choice, {row.bytes});
+  auto price = nccl::time_of(*t.group, p, Level::Mid, t.op, row.choice, {row.bytes});
   return nccl::nccl_tests_time(*t.group, p, price, row.choice, t.gpus_per_process);
 }
 

@@ -41,8 +41,8 @@ struct Communicator {
 
   int ranks() const { return static_cast<int>(devices.size()); }
   Backend backend() const;
-  // Of an operation; of several algorithms the one that Mpi::pattern and Nccl::pattern name. None:
-  // for one rank, and where the backend does not perform it.
+  // The pattern of an operation; of several algorithms the one that Mpi::pattern and Nccl::pattern
+  // name. None: for one rank, and where the backend does not perform it.
   PatternId id(Operation o) const;
   // Without links where there is none.
   const Pattern& pattern(PatternId id) const;

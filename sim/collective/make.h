@@ -1,4 +1,4 @@
-// What the makers of communicators share. Internal to this room.
+// Steps that the makers of communicators share. Internal to this room.
 #pragma once
 
 #include "sim/collective/communicator.h"

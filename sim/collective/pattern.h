@@ -1,4 +1,4 @@
-// What an algorithm of a communicator puts on the links of its fabric.
+// A pattern says how much an algorithm of a communicator puts on which links of its fabric.
 #pragma once
 
 #include <compare>

@@ -48,7 +48,7 @@ double heaviest(const Communicator& c, const std::vector<const Price*>& of_a_job
 // Rates of the fabric's links at one level of efficiency, bytes per picosecond.
 double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link);
 
-// What a price is asked for: S bytes (of the whole vector, as nccl-tests counts them).
+// A price is asked for a collective: S bytes (of the whole vector, as nccl-tests counts them).
 struct Asked {
   const Profile& profile;
   Level level = Level::Mid;

@@ -65,7 +65,7 @@ class Tuner {
     return *nccl_group(collective::of_group(*job_, of_.at(key)));
   }
   Duration price(const TunedSize& s, const nccl::Choice& c) const {
-    return nccl::price_of(group(s), q_.profile, Level::Mid, s.op, c, {s.bytes}).total;
+    return nccl::time_of(group(s), q_.profile, Level::Mid, s.op, c, {s.bytes}).total;
   }
 
   void find_sizes(const Program& program) {

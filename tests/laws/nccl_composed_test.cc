@@ -38,9 +38,9 @@ struct World {
   std::vector<Composed> composed(std::int64_t bytes, Duration sum = {}) const {
     return nccl::composed_all_reduces(group, profile, Level::Mid, {bytes}, sum);
   }
-  nccl::Price alone(const nccl::Group& g, Operation op, std::int64_t bytes) const {
-    return nccl::price_of(g, profile, Level::Mid, op,
-                          *nccl::choose(g.system, g.settings, op, bytes), {bytes});
+  nccl::OperationTime alone(const nccl::Group& g, Operation op, std::int64_t bytes) const {
+    return nccl::time_of(g, profile, Level::Mid, op, *nccl::choose(g.system, g.settings, op, bytes),
+                         {bytes});
   }
 };
 
@@ -78,7 +78,7 @@ TEST(NcclComposed, TakesWhatItsCallsTakeWhereTheyShareNothing) {
     EXPECT_EQ(two.stages[0].groups, 4);
     EXPECT_EQ(two.stages[1].groups, 8);
     nccl::P2pOperation exchange = nccl::make_p2p(w.group, Operation::AllToAll);
-    Duration each = nccl::p2p_price(exchange, w.profile, Level::Mid, {bytes}).price.total;
+    Duration each = nccl::p2p_time(exchange, w.profile, Level::Mid, {bytes}).price.total;
     EXPECT_EQ(all[1].total, each + each + Duration{7});
   }
 }

@@ -125,7 +125,7 @@ TEST(NcclLinks, WhateverTheyCarryThereIsAChoice) {
             for (std::int64_t bytes : kSizes) {
               auto choice = nccl::choose(g.system, g.settings, op, bytes);
               ASSERT_TRUE(choice) << what;
-              Duration price = nccl::price_of(g, p, Level::Mid, op, *choice, {bytes}).total;
+              Duration price = nccl::time_of(g, p, Level::Mid, op, *choice, {bytes}).total;
               EXPECT_GT(price.ps, 0) << what;
               EXPECT_LT(price.ps, kForever) << what;
             }
@@ -155,7 +155,7 @@ TEST(NcclLinks, SlowerIsNeverFasterOnTheSameChannels) {
                 if (!k.estimate) continue;
                 nccl::Choice choice =
                     nccl::complete(g.system, g.settings, op, k.algorithm, k.protocol, bytes);
-                Duration now = nccl::price_of(g, p, Level::Mid, op, choice, {bytes}).total;
+                Duration now = nccl::time_of(g, p, Level::Mid, op, choice, {bytes}).total;
                 std::string what = std::string(name_of(k.algorithm)) + "/" + name_of(k.protocol) +
                                    " of " + ddpsim::name_of(op) + ", " + std::to_string(bytes) +
                                    " bytes";

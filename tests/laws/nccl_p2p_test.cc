@@ -19,7 +19,7 @@ namespace {
 
 using collective::LinkLoad;
 using nccl::P2pOperation;
-using nccl::P2pPrice;
+using nccl::P2pTime;
 
 struct World {
   Cluster cluster;
@@ -41,8 +41,8 @@ struct World {
     group = nccl::make_group(*fabric, devices, {}, profile.compute.capability);
   }
   World(const World&) = delete;
-  P2pPrice price(const nccl::P2pOperation& o, std::int64_t bytes) const {
-    return nccl::p2p_price(o, profile, Level::Mid, {bytes});
+  P2pTime price(const nccl::P2pOperation& o, std::int64_t bytes) const {
+    return nccl::p2p_time(o, profile, Level::Mid, {bytes});
   }
 };
 
@@ -293,11 +293,11 @@ TEST(NcclP2pPrice, NeverFallsWithBytes) {
     for (Operation op : kOperations2) {
       World w(place.cluster, place.hosts, place.per_host);
       nccl::P2pOperation o = nccl::make_p2p(w.group, op);
-      std::optional<P2pPrice> last;
+      std::optional<P2pTime> last;
       int compared = 0;
       for (std::int64_t bytes = 64; bytes <= (std::int64_t{8} << 30);
            bytes += std::max<std::int64_t>(1, bytes / 7)) {
-        P2pPrice now = w.price(o, bytes);
+        P2pTime now = w.price(o, bytes);
         EXPECT_GT(now.price.total.ps, 0);
         EXPECT_FALSE(now.price.limited_by.empty());
         if (last && same(last->inside, now.inside) && same(last->between, now.between)) {
@@ -325,7 +325,7 @@ TEST(NcclP2pPrice, IsBandwidthAtLargeSizes) {
   for (const Place& place : {Place{"hgx-h100", 1, 8}, {"gpu-ethernet-10g", 8, 1}})
     for (Operation op : kOperations2) {
       World w(place.cluster, place.hosts, place.per_host);
-      nccl::Price p = w.price(nccl::make_p2p(w.group, op), std::int64_t{8} << 30).price;
+      nccl::OperationTime p = w.price(nccl::make_p2p(w.group, op), std::int64_t{8} << 30).price;
       const LinkSpec& link =
           w.cluster.intra && place.hosts == 1 ? *w.cluster.intra : w.cluster.link;
       double rate = link.bandwidth.bytes_per_ps() * 1e12 *
@@ -339,7 +339,7 @@ TEST(NcclP2pPrice, IsBandwidthAtLargeSizes) {
 struct Oracle {
   const World& w;
   const nccl::P2pOperation& o;
-  P2pPrice priced;
+  P2pTime priced;
   engine::TaskGraph graph;
   std::vector<engine::ResourceId> links;
   std::vector<engine::ResourceId> flags;               // of each rank: what it sends by LL

@@ -100,8 +100,8 @@ TEST(NcclPipelines, ChainsThatMeetAreAsLateAsEachIs) {
   const auto choice =
       nccl::choose(nccl_group(c)->system, nccl_group(c)->settings, Operation::AllReduce, bytes);
   ASSERT_TRUE(choice);
-  const nccl::Price price =
-      nccl::price_of(*nccl_group(c), m.profile, Level::Mid, Operation::AllReduce, *choice, {bytes});
+  const nccl::OperationTime price =
+      nccl::time_of(*nccl_group(c), m.profile, Level::Mid, Operation::AllReduce, *choice, {bytes});
   const double messages = messages_us(c, m.profile, Operation::AllReduce, *choice, bytes);
   EXPECT_NEAR(static_cast<double>(price.total.ps) / 1e6 / messages, 1, 0.015);
 }
@@ -123,8 +123,8 @@ TEST(NcclPipelines, TakeTheSameMessageByMessage) {
             if (bytes >> 20 == 128 && c.ranks() > 24) continue;  // time
             auto choice = nccl::choose(nccl_group(c)->system, nccl_group(c)->settings, op, bytes);
             if (!choice || choice->algorithm == nccl::Algorithm::Ring) continue;
-            auto closed = static_cast<double>(nccl::price_of(*nccl_group(c), m.profile, Level::Mid,
-                                                             op, *choice, {bytes})
+            auto closed = static_cast<double>(nccl::time_of(*nccl_group(c), m.profile, Level::Mid,
+                                                            op, *choice, {bytes})
                                                   .total.ps) /
                           1e6;
             double ratio = messages_us(c, m.profile, op, *choice, bytes) / closed;
@@ -314,7 +314,7 @@ TEST(NcclPipelines, PayLatenciesAndThreads) {
     ASSERT_TRUE(choice);
     EXPECT_NEAR(
         static_cast<double>(
-            nccl::price_of(*nccl_group(c), m.profile, Level::Mid, op, *choice, {8}).total.ps) /
+            nccl::time_of(*nccl_group(c), m.profile, Level::Mid, op, *choice, {8}).total.ps) /
             1e6,
         13.8 + 0.7 * (op == Operation::AllGather ? 1 : 8), 0.1)
         << name_of(op) << ": NCCL's 25 us, less the first chunks of eight heads in and out; those "
@@ -327,8 +327,8 @@ TEST(NcclPipelines, PayLatenciesAndThreads) {
       nccl::Settings one = nccl_group(c)->settings;
       one.max_channels = 1;
       auto choice = nccl::choose(nccl_group(c)->system, one, Operation::AllReduce, 1 << 30);
-      return nccl::price_of(*nccl_group(c), m.profile, Level::Mid, Operation::AllReduce, *choice,
-                            {1 << 30})
+      return nccl::time_of(*nccl_group(c), m.profile, Level::Mid, Operation::AllReduce, *choice,
+                           {1 << 30})
           .bus_bytes_per_s;
     };
     EXPECT_LT(bus("ll"), 0.55 * bus("simple")) << algorithm;
@@ -346,8 +346,8 @@ TEST(NcclPipelines, TakeLongerForMoreBytes) {
       if (!choice) continue;
       Duration before;
       for (std::int64_t bytes = 4096; bytes < std::int64_t{1} << 30; bytes += bytes / 7) {
-        Duration now = nccl::price_of(*nccl_group(c), m.profile, Level::Mid, Operation::AllReduce,
-                                      *choice, {bytes})
+        Duration now = nccl::time_of(*nccl_group(c), m.profile, Level::Mid, Operation::AllReduce,
+                                     *choice, {bytes})
                            .total;
         EXPECT_GE(now, before) << place.cluster << " x" << place.hosts << " " << algorithm << " "
                                << bytes;

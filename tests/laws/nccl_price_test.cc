@@ -35,12 +35,12 @@ struct World {
   World(const World&) = delete;
 };
 
-nccl::Price ring(const World& w, Operation op, std::int64_t buffer, std::int64_t bytes) {
+nccl::OperationTime ring(const World& w, Operation op, std::int64_t buffer, std::int64_t bytes) {
   nccl::Settings set;
   set.buffer_bytes = buffer;
   nccl::Choice c =
       nccl::complete(w.group.system, set, op, Algorithm::Ring, Protocol::Simple, bytes);
-  return nccl::price_of(w.group, w.profile, Level::Mid, op, c, {bytes});
+  return nccl::time_of(w.group, w.profile, Level::Mid, op, c, {bytes});
 }
 
 // Without GPUDirect a rank's proxy thread copies what it sends and what it receives. One GPU a node
@@ -85,7 +85,7 @@ TEST(NcclBuffers, SmallerOnesAreNeverFasterForARing) {
         Duration normal = ring(w, op, 0, bytes).total;
         EXPECT_EQ(ring(w, op, 4 * kMiB, bytes).total, normal);
         auto steps_and_bytes = [&](std::int64_t buffer) {
-          const nccl::Price p = ring(w, op, buffer, bytes);
+          const nccl::OperationTime p = ring(w, op, buffer, bytes);
           return p.total - p.fill;
         };
         Duration last = steps_and_bytes(16 * kMiB);
@@ -113,10 +113,10 @@ TEST(NcclBuffers, TheRingIsWhatItsSlicesTake) {
       nccl::Choice c = nccl::complete(w.group.system, set, Operation::AllReduce, Algorithm::Ring,
                                       Protocol::Simple, std::int64_t{1} << 30);
       std::int64_t bytes = loops * n * c.channels * c.chunk;
-      nccl::Price p =
-          nccl::price_of(w.group, w.profile, Level::Mid, Operation::AllReduce, c, {bytes});
-      nccl::Price tiny = nccl::price_of(w.group, w.profile, Level::Mid, Operation::AllReduce, c,
-                                        {n * c.channels * 16});
+      nccl::OperationTime p =
+          nccl::time_of(w.group, w.profile, Level::Mid, Operation::AllReduce, c, {bytes});
+      nccl::OperationTime tiny = nccl::time_of(w.group, w.profile, Level::Mid, Operation::AllReduce,
+                                               c, {n * c.channels * 16});
       double latency = static_cast<double>(tiny.steps.ps) / (2 * (n - 1));
       double slice = static_cast<double>(p.transfer.ps) / (loops * 2 * (n - 1) * 2);
       double free = 0;               // when the thread block is

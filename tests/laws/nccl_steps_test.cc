@@ -58,7 +58,7 @@ TEST(NcclSteps, TakeThePriceOfWhatNcclChooses) {
         auto choice = nccl::choose(nccl_group(c)->system, nccl_group(c)->settings, op, bytes);
         ASSERT_TRUE(choice);
         Duration wanted =
-            nccl::price_of(*nccl_group(c), m.profile, Level::Mid, op, *choice, {bytes}).total;
+            nccl::time_of(*nccl_group(c), m.profile, Level::Mid, op, *choice, {bytes}).total;
         collective::Price p = op == Operation::AllReduce
                                   ? collective::all_reduce(c, m.profile, Level::Mid, {bytes})
                                   : collective::broadcast(c, m.profile, Level::Mid, {bytes});

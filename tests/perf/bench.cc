@@ -225,7 +225,7 @@ void nccl_tree_price(benchmark::State& state) {
                                        nccl::Protocol::Simple, size.count);
   for (auto _ : state)
     benchmark::DoNotOptimize(
-        nccl::price_of(*nccl_group(c), a.p, Level::Mid, Operation::AllReduce, choice, size));
+        nccl::time_of(*nccl_group(c), a.p, Level::Mid, Operation::AllReduce, choice, size));
 }
 BENCHMARK(nccl_tree_price)->Unit(benchmark::kMicrosecond);
 

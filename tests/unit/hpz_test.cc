@@ -177,9 +177,9 @@ TEST(Qgz, AnAllToAllIsPricedAsItsMessages) {
     for (std::int64_t bytes : {std::int64_t{64}, std::int64_t{1} << 16, std::int64_t{1} << 26}) {
       const collective::Price price =
           collective::price(copy, profile, Level::Mid, Operation::AllToAll, {bytes});
-      const nccl::Price found =
-          nccl::p2p_price(nccl::make_p2p(*nccl_group(comm), Operation::AllToAll), profile,
-                          Level::Mid, {bytes})
+      const nccl::OperationTime found =
+          nccl::p2p_time(nccl::make_p2p(*nccl_group(comm), Operation::AllToAll), profile,
+                         Level::Mid, {bytes})
               .price;
       EXPECT_EQ(price.alone, found.total) << bytes;
       ASSERT_EQ(price.phases.size(), 1u);

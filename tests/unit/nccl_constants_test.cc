@@ -73,8 +73,8 @@ TEST(NcclConstants, AChunkThatIsNotFullTakesAsLongToGetGoing) {
     nccl::Choice c = nccl::complete(*machine.table.group, Operation::AllReduce,
                                     nccl::Algorithm::Nvls, nccl::Protocol::Simple, bytes);
     EXPECT_EQ(c.chunk, 16 << 10);
-    return nccl::price_of(*machine.table.group, machine.table.profile, Level::Mid,
-                          Operation::AllReduce, c, {bytes})
+    return nccl::time_of(*machine.table.group, machine.table.profile, Level::Mid,
+                         Operation::AllReduce, c, {bytes})
         .total;
   };
   const std::int64_t full = total(2 * kMiB, 0.7).ps - total(2 * kMiB, 0.35).ps;

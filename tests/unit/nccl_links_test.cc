@@ -157,7 +157,7 @@ TEST(NcclPrices, NvlsTakesItsNvlinksLatency) {
     auto nvls = nccl::Algorithm::Nvls;
     auto simple = nccl::Protocol::Simple;
     nccl::Choice choice = nccl::complete(g.system, {}, Operation::AllReduce, nvls, simple, 1024);
-    return nccl::price_of(g, p, Level::Mid, Operation::AllReduce, choice, {1024}).steps;
+    return nccl::time_of(g, p, Level::Mid, Operation::AllReduce, choice, {1024}).steps;
   };
   Duration usual = steps();
   c.inside->link.bandwidth = {8 * 45'000'000'000};
@@ -178,7 +178,7 @@ TEST(NcclPrices, NvlsTakesItsSwitchsLatencyOnce) {
                                          nccl::Protocol::Simple, 1024);
     Profile p = test::profile("h100-sxm.datasheet");
     auto steps = [&] {
-      return nccl::price_of(g, p, Level::Mid, Operation::AllReduce, choice, {1024}).steps;
+      return nccl::time_of(g, p, Level::Mid, Operation::AllReduce, choice, {1024}).steps;
     };
     const Duration usual = steps();
     p.transports.at("nvlink").latency += kMicrosecond * 10;
@@ -201,7 +201,7 @@ TEST(NcclPrices, WhatTakesTooLongForAClockTakesForever) {
       if (!k.estimate) continue;
       nccl::Choice choice =
           nccl::complete(g.system, g.settings, op, k.algorithm, k.protocol, bytes);
-      EXPECT_EQ(nccl::price_of(g, p, Level::Mid, op, choice, {bytes}).total.ps, kForever);
+      EXPECT_EQ(nccl::time_of(g, p, Level::Mid, op, choice, {bytes}).total.ps, kForever);
     }
 }
 

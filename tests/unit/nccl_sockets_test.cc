@@ -36,7 +36,7 @@ struct SocketsJob {
   SocketsJob(const SocketsJob&) = delete;
   double bus_gb_per_s(nccl::Algorithm a = nccl::Algorithm::Ring, Bytes bytes = kLarge) const {
     auto choice = complete(group, Operation::AllReduce, a, nccl::Protocol::Simple, bytes.count);
-    return price_of(group, profile, Level::Mid, Operation::AllReduce, choice, bytes)
+    return time_of(group, profile, Level::Mid, Operation::AllReduce, choice, bytes)
                .bus_bytes_per_s /
            1e9;
   }
@@ -78,7 +78,7 @@ TEST(NcclSockets, CarryWhatTheirThreadsCopy) {
   auto choice = complete(two.group, Operation::AllReduce, nccl::Algorithm::Ring,
                          nccl::Protocol::Simple, kLarge.count);
   EXPECT_EQ(
-      price_of(two.group, two.profile, Level::Mid, Operation::AllReduce, choice, kLarge).limited_by,
+      time_of(two.group, two.profile, Level::Mid, Operation::AllReduce, choice, kLarge).limited_by,
       "threads of sockets");
 }
 

@@ -297,8 +297,8 @@ TEST(NcclSearch, AHostWithFewerRanksLimitsAll) {
   World odd("hgx-h100", 2, 9);
   std::int64_t bytes = std::int64_t{1} << 30;
   auto time = [&](World& s) {
-    return nccl::price_of(s.group, s.profile, Level::Mid, AR,
-                          complete(s.group.system, s.group.settings, AR, R, SI, bytes), {bytes})
+    return nccl::time_of(s.group, s.profile, Level::Mid, AR,
+                         complete(s.group.system, s.group.settings, AR, R, SI, bytes), {bytes})
         .total;
   };
   EXPECT_GT(time(odd).ps, 4 * time(full).ps) << "one NIC of the second host, not eight";
@@ -448,7 +448,7 @@ TEST(NcclSearch, RingsComeBackToTheirNic) {
   EXPECT_EQ(last.size(), 8u);
   World h100("dgx-h100", 4, 32);
   auto bus = [&](const World& s, Operation op) {
-    return nccl::price_of(
+    return nccl::time_of(
                s.group, s.profile, Level::Mid, op,
                complete(s.group.system, s.group.settings, op, R, SI, std::int64_t{1} << 30),
                {std::int64_t{1} << 30})
@@ -623,7 +623,7 @@ TEST(NcclPrice, GrowsWithBytes) {
         Choice fixed = complete(s.group.system, s.group.settings, o, c.algorithm, c.protocol, kMiB);
         Duration last;
         for (std::int64_t bytes = 8; bytes <= (std::int64_t{8} << 30); bytes = bytes * 3 / 2 + 1) {
-          Duration now = nccl::price_of(s.group, s.profile, Level::Mid, o, fixed, {bytes}).total;
+          Duration now = nccl::time_of(s.group, s.profile, Level::Mid, o, fixed, {bytes}).total;
           EXPECT_GE(now, last) << name << " " << name_of(o) << " " << name_of(c.algorithm) << "/"
                                << name_of(c.protocol) << " at " << bytes;
           last = now;
@@ -644,10 +644,10 @@ TEST(NcclPrice, DoesNotDependOnWhichHosts) {
   nccl::Group b = nccl::make_group(f, last, {}, 80);
   for (std::int64_t bytes : {std::int64_t{1024}, kMiB, 256 * kMiB}) {
     Choice choice = *choose(a.system, a.settings, AR, bytes);
-    EXPECT_EQ(nccl::price_of(a, p, Level::Mid, AR, choice, {bytes}).total,
-              nccl::price_of(b, p, Level::Mid, AR, choice, {bytes}).total);
-    EXPECT_GE(nccl::price_of(a, p, Level::Low, AR, choice, {bytes}).total,
-              nccl::price_of(a, p, Level::High, AR, choice, {bytes}).total);
+    EXPECT_EQ(nccl::time_of(a, p, Level::Mid, AR, choice, {bytes}).total,
+              nccl::time_of(b, p, Level::Mid, AR, choice, {bytes}).total);
+    EXPECT_GE(nccl::time_of(a, p, Level::Low, AR, choice, {bytes}).total,
+              nccl::time_of(a, p, Level::High, AR, choice, {bytes}).total);
   }
 }
 
@@ -659,7 +659,7 @@ TEST(NcclPrice, IsBandwidthAtLargeSizes) {
   auto seconds = [&](World& s, Algorithm a) {
     Choice c = complete(s.group.system, s.group.settings, AR, a, SI, bytes);
     return static_cast<double>(
-               nccl::price_of(s.group, s.profile, Level::Mid, AR, c, {bytes}).total.ps) /
+               nccl::time_of(s.group, s.profile, Level::Mid, AR, c, {bytes}).total.ps) /
            1e12;
   };
   World one("hgx-h100", 1, 8);
@@ -681,7 +681,7 @@ TEST(NcclPrice, NicsAndLinksLimitTrees) {
   Choice tree = complete(s.group.system, s.group.settings, AR, T, SI, bytes);
   double nics = 4 * 25e9 * s.profile.transports.at("libfabric").efficiency.mid;
   EXPECT_NEAR(static_cast<double>(
-                  nccl::price_of(s.group, s.profile, Level::Mid, AR, tree, {bytes}).total.ps) /
+                  nccl::time_of(s.group, s.profile, Level::Mid, AR, tree, {bytes}).total.ps) /
                   1e12,
               size / nics, 0.005 * size / nics);
   World p5("hgx-h100", 2, 16);
@@ -689,7 +689,7 @@ TEST(NcclPrice, NicsAndLinksLimitTrees) {
   double inside =
       size * (1 + 1.0 / 8) / (450e9 * p5.profile.transports.at("nvlink").efficiency.mid * 0.85);
   EXPECT_NEAR(static_cast<double>(
-                  nccl::price_of(p5.group, p5.profile, Level::Mid, AR, nvls, {bytes}).total.ps) /
+                  nccl::time_of(p5.group, p5.profile, Level::Mid, AR, nvls, {bytes}).total.ps) /
                   1e12,
               inside, 0.02 * inside);
 }
@@ -701,7 +701,7 @@ TEST(NcclPrice, ThreadBlocksLimitLl128) {
   std::int64_t bytes = 256 * kMiB;
   Choice c = complete(s.group.system, s.group.settings, AR, R, L128, bytes);
   ASSERT_EQ(c.channels, 16);
-  nccl::Price p = nccl::price_of(s.group, s.profile, Level::Mid, AR, c, {bytes});
+  nccl::OperationTime p = nccl::time_of(s.group, s.profile, Level::Mid, AR, c, {bytes});
   EXPECT_EQ(p.limited_by, "thread blocks");
   double seconds = static_cast<double>(bytes) * 2 * 15 / 16 / (8 * 20e9);
   EXPECT_NEAR(static_cast<double>(p.transfer.ps) / 1e12, seconds, 1e-6 * seconds);
@@ -724,7 +724,7 @@ TEST(NcclFit, OneGenerationsStepsAreNotAnothers) {
       r.choice = *choose(*t.group, AR, bytes);
       Profile slow = t.profile;
       slow.transports.at("nvlink").step_factor *= w == &old ? 2 : 1;
-      r.measured = nccl::price_of(*t.group, slow, Level::Mid, AR, r.choice, {bytes}).total;
+      r.measured = nccl::time_of(*t.group, slow, Level::Mid, AR, r.choice, {bytes}).total;
       t.rows.push_back(r);
     }
     tables.push_back(std::move(t));
@@ -745,7 +745,7 @@ TEST(NcclFit, ANetworkIsSlowerForAllAlgorithmsAlike) {
   ib.ll_latency = *ib.ll_latency + Duration{5'000'000};
   auto steps = [&](Algorithm a, Protocol p, const Profile& of) {
     Choice c = complete(s.group.system, s.group.settings, AR, a, p, kMiB);
-    return nccl::price_of(s.group, of, Level::Mid, AR, c, {kMiB}).steps.ps;
+    return nccl::time_of(s.group, of, Level::Mid, AR, c, {kMiB}).steps.ps;
   };
   // Two nodes: up and down a tree of one level, or two steps of a ring.
   for (auto [a, p] : {std::pair{T, LL}, std::pair{T, L128}, std::pair{R, L128},
@@ -765,7 +765,7 @@ TEST(NcclFit, ANetworkIsSlowerForAllAlgorithmsAlike) {
     calib::CollectiveRow r;
     r.bytes = bytes;
     r.choice = *choose(*t.group, AR, bytes);
-    r.measured = nccl::price_of(*t.group, slow, Level::Mid, AR, r.choice, {bytes}).total;
+    r.measured = nccl::time_of(*t.group, slow, Level::Mid, AR, r.choice, {bytes}).total;
     t.rows.push_back(r);
   }
   std::vector<calib::CollectiveTable> tables;
@@ -800,8 +800,8 @@ TEST(NcclPrice, FewThreadBlocksLimitNvls) {
   std::int64_t bytes = std::int64_t{1} << 30;
   Settings few = parse_settings({{"NCCL_MAX_CTAS", "1"}}, {28}).settings;
   auto time = [&](const Settings& set) {
-    return nccl::price_of(s.group, s.profile, Level::Mid, AR,
-                          complete(s.group.system, set, AR, N, SI, bytes), {bytes})
+    return nccl::time_of(s.group, s.profile, Level::Mid, AR,
+                         complete(s.group.system, set, AR, N, SI, bytes), {bytes})
         .total;
   };
   EXPECT_GT(time(few).ps, 4 * time({}).ps);
@@ -849,7 +849,7 @@ TEST(NcclPrice, NvlsCopiesEachHeadsChunkByItself) {
       EXPECT_EQ(c.chunk, chunk) << gpus << " GPUs, " << size;
       EXPECT_EQ(c.channels, 16);
       return static_cast<double>(
-          nccl::price_of(s.group, s.profile, Level::Mid, AR, c, {size}).total.ps);
+          nccl::time_of(s.group, s.profile, Level::Mid, AR, c, {size}).total.ps);
     };
     double loops = static_cast<double>(bytes) / (16.0 * gpus * static_cast<double>(chunk));
     return (time(2 * bytes) - time(bytes)) / 1e6 / loops;
@@ -862,7 +862,7 @@ TEST(NcclPrice, NvlsCopiesEachHeadsChunkByItself) {
 
 TEST(NcclPrice, LaunchesOfOneProcessHideBehindTheLastOperation) {
   World s("hgx-h100", 1, 8);
-  nccl::Price price;
+  nccl::OperationTime price;
   price.total = {10'000'000};
   s.profile.host.launch = {5'000'000};
   nccl::Choice choice;

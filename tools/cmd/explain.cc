@@ -32,7 +32,7 @@ struct ExplainFlags {
 struct Row {
   nccl::Candidate candidate;
   nccl::Choice choice;
-  nccl::Price price;
+  nccl::OperationTime price;
 };
 
 Operation operation_of(const std::string& text) {
@@ -73,7 +73,7 @@ NcclAnswer ask_nccl(const NcclQuestion& q, Operation op, Bytes bytes) {
   for (const nccl::Candidate& c : nccl::candidates(group, op, bytes.count)) {
     if (!c.estimate) continue;
     Row row{c, nccl::complete(group, op, c.algorithm, c.protocol, bytes.count), {}};
-    row.price = nccl::price_of(group, profile, Level::Mid, op, row.choice, bytes);
+    row.price = nccl::time_of(group, profile, Level::Mid, op, row.choice, bytes);
     out.rows.push_back(std::move(row));
   }
   if (std::none_of(out.rows.begin(), out.rows.end(),
@@ -81,7 +81,7 @@ NcclAnswer ask_nccl(const NcclQuestion& q, Operation op, Bytes bytes) {
     // NCCL before 2.24 takes a ring where its settings leave nothing.
     Row row{{chosen->algorithm, chosen->protocol, chosen->estimate, {}},
             *chosen,
-            nccl::price_of(group, profile, Level::Mid, op, *chosen, bytes)};
+            nccl::time_of(group, profile, Level::Mid, op, *chosen, bytes)};
     out.rows.insert(out.rows.begin(), std::move(row));
   }
   if (op == Operation::AllReduce) out.composed = composed_of(q, bytes);

@@ -89,7 +89,7 @@ std::vector<Switch> switches_of(const nccl::Group& g, const Profile& p, Operatio
   for (std::int64_t bytes = kSmallest; bytes <= kLargest; bytes *= 2) {
     auto c = nccl::choose(g, op, bytes);
     if (!c) return out;
-    Duration price = nccl::price_of(g, p, Level::Mid, op, *c, {bytes}).total;
+    Duration price = nccl::time_of(g, p, Level::Mid, op, *c, {bytes}).total;
     if (last && (last->algorithm != c->algorithm || last->protocol != c->protocol))
       out.push_back({bytes, name(*last), name(*c), "", price < last_price});
     last = c;
@@ -106,7 +106,7 @@ std::vector<Switch> switches_of(const nccl::P2pOperation& o, const Profile& p) {
     return same_way(x.inside, y.inside) && same_way(x.between, y.between);
   };
   auto price = [&](std::int64_t bytes) {
-    return nccl::p2p_price(o, p, Level::Mid, {bytes}).price.total;
+    return nccl::p2p_time(o, p, Level::Mid, {bytes}).price.total;
   };
   for (std::int64_t low = kSmallest; low < kLargest; low *= 2)
     for (std::int64_t from = low; !same(from, 2 * low);) {
@@ -129,13 +129,13 @@ std::vector<Switch> switches_of(const nccl::P2pOperation& o, const Profile& p) {
 std::vector<Rendezvous> rendezvous_of(const nccl::Group& g, const Profile& p, Operation op) {
   return find_rendezvous(p, [&](const Profile& with, std::int64_t bytes) {
     auto c = nccl::choose(g, op, bytes);
-    return c ? nccl::price_of(g, with, Level::Mid, op, *c, {bytes}).total : Duration{};
+    return c ? nccl::time_of(g, with, Level::Mid, op, *c, {bytes}).total : Duration{};
   });
 }
 
 std::vector<Rendezvous> rendezvous_of(const nccl::P2pOperation& o, const Profile& p) {
   return find_rendezvous(p, [&](const Profile& with, std::int64_t bytes) {
-    return nccl::p2p_price(o, with, Level::Mid, {bytes}).price.total;
+    return nccl::p2p_time(o, with, Level::Mid, {bytes}).price.total;
   });
 }
 
@@ -200,8 +200,8 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes,
         fmt::format("the routes of all pairs are added up, of {} ranks at most; this is on {}",
                     nccl::kMostP2pRanks, q.ranks)};
   nccl::P2pOperation o = nccl::make_p2p(g, op);
-  nccl::P2pPrice priced = nccl::p2p_price(o, q.hardware.profile, Level::Mid, bytes);
-  const nccl::Price& price = priced.price;
+  nccl::P2pTime priced = nccl::p2p_time(o, q.hardware.profile, Level::Mid, bytes);
+  const nccl::OperationTime& price = priced.price;
   std::int64_t each = nccl::p2p_message_bytes(o, bytes);
   if (output.format == "csv")
     return write_answer(

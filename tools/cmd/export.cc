@@ -37,7 +37,7 @@ void add_priced_points(std::vector<report::TunerPoint>& out, const nccl::Group& 
         if (!c.estimate) continue;
         nccl::Choice choice = nccl::complete(g, op, c.algorithm, c.protocol, bytes);
         double us = static_cast<double>(
-                        nccl::price_of(g, profile, Level::Mid, op, choice, {bytes}).total.ps) /
+                        nccl::time_of(g, profile, Level::Mid, op, choice, {bytes}).total.ps) /
                     1e6;
         out.push_back({nccl::nccl_word(op), bytes, kPluginWords[c.algorithm],
                        nccl::name_of(c.protocol), choice.channels, nccl::nodes(g), nccl::ranks(g),

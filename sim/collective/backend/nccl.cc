@@ -1,4 +1,4 @@
-// What NCCL runs for one collective of a job, as a price of its communicator: nccl::price_of's
+// What NCCL runs for one collective of a job, as a price of its communicator: nccl::time_of's
 // parts as a phase over links.
 //   T = base + bytes / rate,   rate <= bytes / (steps' latencies + fill + transfer):  the gaps
 //                              between a step's messages are open to other traffic
@@ -45,7 +45,7 @@ Price all_to_all_price(const Nccl& own, const Communicator& c, const Asked& aske
   const auto& [p, level, op, size, type] = asked;
   nccl::P2pOperation messages = own.messages;
   messages.group = &*own.group;
-  const nccl::P2pPrice found = nccl::p2p_price(messages, p, level, size);
+  const nccl::P2pTime found = nccl::p2p_time(messages, p, level, size);
   const bool ll = found.inside.parts > 0 && found.inside.protocol == nccl::Protocol::Ll;
   Price price;
   price.algorithm = ll && found.between.parts == 0 ? "send/recv/LL" : "send/recv/Simple";
@@ -84,7 +84,7 @@ Price Nccl::price(const Communicator& c, const Asked& asked) const {
   const auto& [p, level, op, size, type] = asked;
   if (op == Operation::AllToAll) return all_to_all_price(*this, c, asked);
   nccl::Choice choice = *nccl::choose(*group, op, size.count);
-  nccl::Price found = nccl::price_of(*group, p, level, op, choice, size);
+  nccl::OperationTime found = nccl::time_of(*group, p, level, op, choice, size);
   Price price;
   price.algorithm = label(choice);
   price.channels = choice.channels;

@@ -17,8 +17,8 @@ struct Communicator;
 struct MessagePlay;
 struct Price;
 
-// What NCCL chooses, at nccl::price_of. It performs all operations but SendRecv; AllToAll after
-// add_all_to_all().
+// It runs as NCCL chooses, at nccl::time_of. It performs all operations but SendRecv; AllToAll
+// after add_all_to_all().
 struct Nccl {
   static constexpr Backend kBackend = Backend::Nccl;
   nccl::OwnedGroup group;

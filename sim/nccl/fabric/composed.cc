@@ -36,7 +36,7 @@ bool add_stage(const Group& whole, const std::vector<Group>& groups, const Profi
                     " on " + std::to_string(g.ranks()) + " ranks";
       return false;
     }
-    Price price = price_of(g, p, level, op, *choice, size);
+    OperationTime price = time_of(g, p, level, op, *choice, size);
     if (stage.what.empty()) stage.what = label(op, *choice);
     if (Duration own = price.base + price.steps + price.fill; own > latency) {
       latency = own;
@@ -61,7 +61,8 @@ bool add_stage(const Group& whole, const std::vector<Group>& groups, const Profi
     stage.limited_by = whole.fabric->link_name(shared.link);
   }
   if (latency > stage.transfer)
-    stage.limited_by = fill > latency - fill ? "filling the pipeline" : "latency";  // as Price's
+    stage.limited_by =
+        fill > latency - fill ? "filling the pipeline" : "latency";  // as OperationTime's
   stage.time = latency + stage.transfer;
   out.stages.push_back(std::move(stage));
   return true;
@@ -109,7 +110,7 @@ Composed direct(const Group& g, const Profile& p, Level level, Bytes size, Durat
                   " ranks, the most whose routes are added up";
     return out;
   }
-  Price price = p2p_price(make_p2p(g, Operation::AllToAll), p, level, size).price;
+  OperationTime price = p2p_time(make_p2p(g, Operation::AllToAll), p, level, size).price;
   ComposedStage exchange{"all_to_all send/recv", 1, g.ranks(), size, price.total, price.transfer,
                          price.limited_by};
   out.stages = {exchange, {"sum", g.ranks(), 1, size, sum, sum, "memory"}, exchange};

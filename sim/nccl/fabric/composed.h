@@ -23,7 +23,7 @@ struct ComposedStage {
   Bytes bytes;       // of each, as nccl-tests states it
   Duration time;
   Duration transfer;       // of `time`: bytes over what limits them
-  std::string limited_by;  // as Price's; "memory" of a sum
+  std::string limited_by;  // as OperationTime's; "memory" of a sum
 };
 struct Composed {
   std::string name;     // "two_level", "two_level by NVLink domain", "direct"

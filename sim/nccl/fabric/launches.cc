@@ -19,8 +19,8 @@ Duration launches(const Group& g, const Profile& p, const Choice& choice, int gp
   return (p.host.launch + to_duration(channel * choice.channels)) * gpus_per_process;
 }
 
-Duration nccl_tests_time(const Group& g, const Profile& p, const Price& price, const Choice& choice,
-                         int gpus_per_process) {
+Duration nccl_tests_time(const Group& g, const Profile& p, const OperationTime& price,
+                         const Choice& choice, int gpus_per_process) {
   return std::max(price.total, launches(g, p, choice, gpus_per_process));
 }
 

@@ -112,7 +112,7 @@ Choice complete(const Group& g, Operation op, Algorithm a, Protocol p, std::int6
 // Channels that the communicator has for it, of which a tuner may name fewer.
 int most_channels(const Group& g, Algorithm a);
 
-struct Price {
+struct OperationTime {
   Duration total;
   Duration base;               // once per operation
   Duration steps;              // latencies
@@ -127,8 +127,8 @@ struct Price {
   double per_byte = 0;  // bytes on the wire per byte of the operation, as a multiple of those loads
 };
 // REQUIRES: the choice is available; p has every transport of the fabric.
-Price price_of(const Group& g, const Profile& p, Level level, Operation op, const Choice& choice,
-               Bytes size);
+OperationTime time_of(const Group& g, const Profile& p, Level level, Operation op,
+                      const Choice& choice, Bytes size);
 // Bytes per picosecond of a link. Without GPUDirect (`staging`) a rank's proxy thread copies every
 // byte that it sends or receives between the network's buffers and the GPU's.
 double link_rate(const Group& g, const Profile& p, Level level, topology::LinkId link);
@@ -139,7 +139,7 @@ int most_of_a_host(const Group& g);
 Duration launches(const Group& g, const Profile& p, const Choice& choice, int gpus_per_process);
 // What nccl-tests would print: collectives one after another from one thread a process. Launches of
 // the next are made while the last one runs, so that the longer of the two counts.
-Duration nccl_tests_time(const Group& g, const Profile& p, const Price& price, const Choice& choice,
-                         int gpus_per_process);
+Duration nccl_tests_time(const Group& g, const Profile& p, const OperationTime& price,
+                         const Choice& choice, int gpus_per_process);
 
 }  // namespace ddpsim::nccl

@@ -158,7 +158,7 @@ class P2pPricer {
         block_(block_rate(g_)),
         out_{{}, messages.inside, messages.between} {}
 
-  P2pPrice price() {
+  P2pTime price() {
     const P2pMessage& in = out_.inside;
     bool ll = out_.between.parts == 0 && in.protocol == Protocol::Ll;
     Microseconds base =
@@ -276,7 +276,7 @@ class P2pPricer {
   std::int64_t bytes_;  // of one message
   double size_;
   GBps block_;
-  P2pPrice out_;
+  P2pTime out_;
   Microseconds step_in_;
   Microseconds step_out_;
   Microseconds moving_;
@@ -289,7 +289,7 @@ class P2pPricer {
 
 }  // namespace
 
-P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes size) {
+P2pTime p2p_time(const P2pOperation& o, const Profile& p, Level level, Bytes size) {
   return P2pPricer(o, p, level, size, p2p_messages(o, size)).price();
 }
 

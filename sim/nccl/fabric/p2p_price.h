@@ -48,8 +48,8 @@ struct P2pMessages {
 // REQUIRES: size > 0.
 P2pMessages p2p_messages(const P2pOperation& o, Bytes size);
 
-struct P2pPrice {
-  Price price;
+struct P2pTime {
+  OperationTime price;
   P2pMessage inside;  // both as p2p_messages
   P2pMessage between;
 };
@@ -60,6 +60,6 @@ std::vector<LinkLoad> p2p_loads(const P2pOperation& o, Protocol inside);
 // The threads of a rank's sockets send, and receive, so much; 0 = no limit.
 BytesPerUs p2p_socket_rate(const P2pOperation& o, const Profile& p, Level level,
                            const P2pMessage& between);
-P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes size);
+P2pTime p2p_time(const P2pOperation& o, const Profile& p, Level level, Bytes size);
 
 }  // namespace ddpsim::nccl

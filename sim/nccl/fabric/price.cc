@@ -26,7 +26,7 @@ class Pricer {
         size_(static_cast<double>(size.count)),
         wire_(wire_factor(choice.protocol)) {}
 
-  Price price() {
+  OperationTime price() {
     double n = g_.ranks();
     base_ = base_latency(kMeasured, c_.algorithm, c_.protocol);
     switch (c_.algorithm) {
@@ -36,7 +36,7 @@ class Pricer {
       default:
         pipeline(pipe_terms(g_, p_, level_, op_, c_, bytes_));
     }
-    Price out;
+    OperationTime out;
     double factor = op_ == Operation::AllReduce ? 2 * (n - 1) / n
                     : op_ == Operation::AllGather || op_ == Operation::ReduceScatter ? (n - 1) / n
                                                                                      : 1;
@@ -227,8 +227,8 @@ class Pricer {
 
 }  // namespace
 
-Price price_of(const Group& g, const Profile& p, Level level, Operation op, const Choice& choice,
-               Bytes size) {
+OperationTime time_of(const Group& g, const Profile& p, Level level, Operation op,
+                      const Choice& choice, Bytes size) {
   return Pricer(g, p, level, op, choice, size).price();
 }
 

@@ -160,7 +160,7 @@ Bottleneck bottleneck(const Group& g, const Profile& p, Level level,
   return worst;
 }
 
-void set_times(Price& price, Microseconds base, Microseconds steps, Microseconds fill,
+void set_times(OperationTime& price, Microseconds base, Microseconds steps, Microseconds fill,
                Microseconds transfer, double bus_bytes) {
   price.base = to_duration(base);
   price.steps = to_duration(steps);

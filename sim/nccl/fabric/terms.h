@@ -16,7 +16,7 @@ Microseconds step_time(const Group& g, const Profile& p, const SlowestHop& hop, 
                        Protocol protocol, std::int64_t message);
 // A price's times and bus bandwidth; what limits its transfer is set before.
 // `bus_bytes`: of the operation, as nccl-tests counts them.
-void set_times(Price& price, Microseconds base, Microseconds steps, Microseconds fill,
+void set_times(OperationTime& price, Microseconds base, Microseconds steps, Microseconds fill,
                Microseconds transfer, double bus_bytes);
 // Bytes on the wire per byte of data, and what the protocol leaves unused: LL's flags, LL128's
 // flags and its copies through shared memory (NCCL: 0.92).
