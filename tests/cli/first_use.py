@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/python"))
 from ddpsim_profiles import read_profile  # noqa: E402
-H100 = "calib/gpu-runs/h100-sxm/workloads/resnet50-b64-tf32.json.gz"
+H100 = "workloads/captured/h100-sxm/resnet50-b64-tf32.json.gz"
 MLP = ["--workload", "mlp784-50-10-cpu", "--cluster", "testbed-star"]
 HGX = ["--workload", "resnet50", "--cluster", "hgx-h100"]
 DDPSIM = ""

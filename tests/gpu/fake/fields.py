@@ -151,7 +151,7 @@ class Readers:
 
     def __init__(self, ddpsim, folder, workload):
         self.ddpsim, self.folder = ddpsim, folder
-        place = self.folder / f"gpu-runs/machine/workloads/{CAPTURE}.json.gz"
+        place = self.folder / f"captured/machine/{CAPTURE}.json.gz"
         place.parent.mkdir(parents=True)
         place.write_bytes(gzip.compress(json.dumps(workload).encode()))
 
@@ -175,9 +175,10 @@ class Readers:
 
     def report(self, runs):
         place = self.folder / "gpu-runs/machine"
+        place.mkdir(parents=True, exist_ok=True)
         for name, run in runs.items():
             (place / f"{name}.json.gz").write_bytes(gzip.compress(json.dumps(run).encode(), 1))
-        report.RUNS = place.parent
+        report.RUNS, report.CAPTURED = place.parent, self.folder / "captured"
         try:
             tables = report.rest_table(["machine"]) + report.kinds_table(["machine"])
             return "\n".join(tables) + json.dumps(report.captures(["machine"]))
@@ -334,7 +335,7 @@ def scaled(base):
     return change(base)
 
 
-# What a section that is measured has from its base, by a word of its `source`.
+# A section that is measured has this from its base, by a word of its `source`.
 SAID = {
     ("compute", "efficiency", "attention"): "attention",
     ("power",): "reports/gpu.md",
