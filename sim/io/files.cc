@@ -20,6 +20,7 @@ namespace {
 // What a question needs is some megabytes; parsed, JSON takes about twenty times its length.
 constexpr std::uintmax_t kMaxBytes = 64u << 20;
 constexpr int kGzip = 15 + 16;  // zlib's windowBits: 32 KiB window, gzip wrapper
+constexpr const char* kCaptured = "captured/";
 
 bool is_home(const fs::path& p) {
   std::error_code e;
@@ -179,6 +180,12 @@ std::vector<std::string> list_files(const std::string& folder,
   return out;
 }
 
+bool names_file(const std::string& name) {
+  if (name.ends_with(".json")) return true;
+  const bool shipped = name.starts_with(kCaptured) && !name.ends_with(".gz");
+  return name.find('/') != std::string::npos && !shipped;
+}
+
 Home::Home(const std::string& from_environment, const std::string& executable,
            const std::string& built_from) {
   std::vector<fs::path> places;
@@ -206,9 +213,21 @@ std::vector<std::string> Home::list(const std::string& folder) const {
   return out;
 }
 
+std::vector<std::string> Home::captured() const {
+  const fs::path top = fs::path(path_) / "workloads";
+  std::vector<fs::path> files;
+  std::error_code e;
+  for (const auto& entry : fs::recursive_directory_iterator(top / kCaptured, e))
+    if (entry.path().string().ends_with(".json.gz")) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());  // a folder after the other
+  std::vector<std::string> out;
+  for (const fs::path& f : files)
+    out.push_back((f.parent_path() / f.stem().stem()).lexically_relative(top).string());
+  return out;
+}
+
 std::string Home::find(const std::string& folder, const std::string& name, const char* what) const {
-  bool is_path = name.find('/') != std::string::npos || name.ends_with(".json");
-  if (is_path) {
+  if (names_file(name)) {
     std::error_code e;
     if (!fs::exists(name, e)) throw InputError{name, std::string("no such ") + what + " file"};
     return name;
@@ -218,9 +237,19 @@ std::string Home::find(const std::string& folder, const std::string& name, const
         name,
         "the shipped files were not found; set DDPSIM_HOME to ddpsim's folder, or give a path"};
   std::string shipped = (fs::path(path_) / folder / (name + ".json")).string();
-  if (exists(shipped)) return shipped;
+  for (const char* packed : {"", ".gz"})
+    if (exists(shipped + packed)) return shipped + packed;
   const std::vector<std::string> shipped_names = list(folder);
-  std::string hint = nearest(name, shipped_names);
+  // A bare name may be the last part of a captured one's.
+  std::vector<std::string> captures;
+  if (folder == "workloads") captures = captured();
+  std::vector<std::string> known = shipped_names;
+  for (const std::string& c : captures)
+    known.push_back(name.starts_with(kCaptured) ? c : c.substr(c.rfind('/') + 1));
+  std::string hint = nearest(name, known);
+  const auto at = std::find(known.begin(), known.end(), hint) - known.begin();
+  if (const auto k = at - std::ssize(shipped_names); k >= 0 && k < std::ssize(captures))
+    hint = captures[static_cast<std::size_t>(k)];
   // "h100" is far from "h100-sxm.datasheet" letter by letter.
   if (auto longer =
           std::find_if(shipped_names.begin(), shipped_names.end(),

@@ -65,6 +65,9 @@ void forget_inputs();
 // Two names of one place, where a file is or would be written. False for devices and pipes.
 bool same_file(const std::string& a, const std::string& b);
 
+// Whether a name is a file's: it has a / or ends in .json. captured/GPU/NAME is a shipped one's.
+bool names_file(const std::string& name);
+
 // Where ddpsim's shipped workloads, topologies and profiles lie: $DDPSIM_HOME, beside the
 // executable, or the source tree it was built from.
 class Home {
@@ -77,6 +80,8 @@ class Home {
   std::string find(const std::string& folder, const std::string& name, const char* what) const;
   // Stems of *.json in a folder, sorted.
   std::vector<std::string> list(const std::string& folder) const;
+  // captured/GPU/NAME of each workload that was captured on a GPU, sorted.
+  std::vector<std::string> captured() const;
 
  private:
   std::string path_;

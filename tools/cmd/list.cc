@@ -22,11 +22,11 @@ io::Json document(const io::Home& home, const char* folder, const std::string& n
   return io::parse_json(io::read_file(path), path);
 }
 
-Listing workloads(const io::Home& home) {
+Listing workloads(const io::Home& home, const std::vector<std::string>& names) {
   Listing l{{"name", "basis", "batch", "sequence", "precision", "tensors", "parameters",
              "gradient bytes", "times from"},
             {}};
-  for (const auto& name : home.list("workloads")) {
+  for (const auto& name : names) {
     Workload w = io::read_workload(document(home, "workloads", name), name);
     l.rows.push_back({name, w.basis == Basis::Captured ? "captured" : "described",
                       std::to_string(w.batch), w.sequence > 0 ? std::to_string(w.sequence) : "",
@@ -90,6 +90,20 @@ std::string table(const Listing& l) {
   return out;
 }
 
+// In two blocks: those of GPUs are many, and a line says what they differ in.
+std::string workloads_table(const io::Home& home, bool captured_too) {
+  std::string out = table(workloads(home, home.list("workloads")));
+  const std::vector<std::string> names = home.captured();
+  if (names.empty()) return out;
+  if (!captured_too)
+    return out + fmt::format("and {} captured on GPUs: ddpsim list workloads\n", names.size());
+  Listing l = workloads(home, names);
+  auto some = [](const Row& r) { return Row{r[0], r[2], r[4], r[5]}; };
+  l.header = some(l.header);
+  for (Row& r : l.rows) r = some(r);
+  return out + "\nCAPTURED ON GPUS\n" + table(l);
+}
+
 std::string csv(const Listing& l) {
   std::string out;
   auto add = [&](const Row& r) {
@@ -149,12 +163,16 @@ void add_list(Command& app, Terminal& t) {
             "list", "name one of workloads, clusters, profiles, plans, scenarios for --format " +
                         flags->output.format};
       write_answer(t, flags->output,
-                   "WORKLOADS\n" + table(workloads(home)) + "\nCLUSTERS\n" + table(clusters(home)) +
-                       "\nPROFILES\n" + table(profiles(home)) + "\nPLANS\n" + table(plans()) +
-                       "\nSCENARIOS\n" + table(scenarios(home)));
-    } else if (what == "workloads")
-      write_answer(t, flags->output, format(workloads(home)));
-    else if (what == "clusters")
+                   "WORKLOADS\n" + workloads_table(home, false) + "\nCLUSTERS\n" +
+                       table(clusters(home)) + "\nPROFILES\n" + table(profiles(home)) +
+                       "\nPLANS\n" + table(plans()) + "\nSCENARIOS\n" + table(scenarios(home)));
+    } else if (what == "workloads") {
+      std::vector<std::string> names = home.list("workloads");
+      for (const std::string& c : home.captured()) names.push_back(c);
+      write_answer(t, flags->output,
+                   flags->output.format == "table" ? workloads_table(home, true)
+                                                   : format(workloads(home, names)));
+    } else if (what == "clusters")
       write_answer(t, flags->output, format(clusters(home)));
     else if (what == "profiles")
       write_answer(t, flags->output, format(profiles(home)));

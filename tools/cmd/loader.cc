@@ -70,9 +70,7 @@ struct Loader::Place {
   std::string name(const std::string& flag, const std::string& in_file,
                    const std::string& folder) const {
     if (!flag.empty()) return flag;
-    bool relative = (in_file.find('/') != std::string::npos || in_file.ends_with(".json")) &&
-                    !in_file.empty() && in_file.front() != '/';
-    return relative ? folder + in_file : in_file;
+    return io::names_file(in_file) && in_file.front() != '/' ? folder + in_file : in_file;
   }
   // A path inside a scenario file is relative to that file.
   Named open(const io::Home& home, const std::string& folder, const char* noun,

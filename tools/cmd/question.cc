@@ -30,7 +30,8 @@ Named open_document(const io::Home& home, const char* folder, const std::string&
     throw InputError{place, "\"" + e.where + "\": " + e.what};
   }
   bool shipped = path != name;
-  std::string file = shipped ? std::string(folder) + "/" + name + ".json" : path;
+  const char* packed = path.ends_with(".gz") ? ".gz" : "";
+  std::string file = shipped ? std::string(folder) + "/" + name + ".json" + packed : path;
   io::Opened opened = io::open_json(home, path, file);
   return {std::move(opened.document), file, std::move(opened.layers)};
 }
