@@ -36,7 +36,7 @@ class CudaDevice : public gpu::Device {
   };
   void busy(std::int64_t ns);
   void move(cudaStream_t s, const gpu::Work& w);
-  cudaStream_t stream(gpu::Stream s) const { return *streams_[s]; }
+  cudaStream_t stream(gpu::Stream s) const { return *streams_[static_cast<std::size_t>(s)]; }
 
   ncclComm_t comm_;
   std::vector<std::unique_ptr<StreamOwner>> streams_;

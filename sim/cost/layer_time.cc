@@ -2,13 +2,13 @@
 #include "sim/cost/layer_time.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <string>
 
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/power.h"
 #include "sim/model/compiled.h"
+#include "sim/units/random.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -135,7 +135,7 @@ class Walk {
     std::uint64_t h = 0;
     for (double x : {l.forward.flops_per_sample, l.forward.bytes_per_sample,
                      l.backward.flops_per_sample, l.forward.bytes_fixed, width})
-      h = h * 1'000'003 + std::bit_cast<std::uint64_t>(x);
+      h = h * 1'000'003 + bits_of(x);
     return h;
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 namespace ddpsim::predict {
 namespace {
@@ -10,7 +11,11 @@ namespace {
 struct LinkKind {
   double rate = 0, burst = 0, peak = 0;
   std::vector<double> load;  // by list of loads
-  auto operator<=>(const LinkKind&) const = default;
+  bool operator==(const LinkKind&) const = default;
+  // No <=>: libc++ 14 (Emscripten) has none of vectors.
+  bool operator<(const LinkKind& o) const {
+    return std::tie(rate, burst, peak, load) < std::tie(o.rate, o.burst, o.peak, o.load);
+  }
 };
 
 bool as_fast(const topology::Link& a, const topology::Link& b) {
@@ -66,7 +71,11 @@ std::vector<topology::LinkId> distinct_links(const collective::Communicator& com
     std::int64_t bandwidth, staging, burst, peak;
     std::uint8_t transport;
     std::vector<double> load;
-    auto operator<=>(const Kind&) const = default;
+    bool operator==(const Kind&) const = default;
+    bool operator<(const Kind& o) const {
+      return std::tie(bandwidth, staging, burst, peak, transport, load) <
+             std::tie(o.bandwidth, o.staging, o.burst, o.peak, o.transport, o.load);
+    }
   };
   LoadLists lists(comm);
   std::set<Kind> seen;

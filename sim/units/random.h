@@ -2,8 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 namespace ddpsim {
+
+// The bits of a number, for a hash. libc++ 14 (Emscripten) knows no std::bit_cast.
+inline std::uint64_t bits_of(double x) {
+  std::uint64_t out = 0;
+  std::memcpy(&out, &x, sizeof out);
+  return out;
+}
 
 // The i-th number from a state is mixed(state + i * kIncrement).
 struct SplitMix64 {

@@ -69,6 +69,7 @@ ELSEWHERE = {
     "clang-format-14": "another name of clang-format",
     "debootstrap": "a stage of the nightly installs it, or is skipped",
     "gcc": "g++ depends on it",
+    "em++": "a stage of the nightly installs it, or is skipped",
     "gcovr": "a stage of the nightly installs it, or is skipped",
     "google-chrome": "another browser that does",
     "nvcc": "of the CUDA toolkit; without it the build leaves CUDA out",

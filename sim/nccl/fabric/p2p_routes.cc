@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <compare>
 #include <map>
+#include <tuple>
 
 #include "sim/nccl/fabric/group.h"
 #include "sim/nccl/fabric/p2p_price.h"
@@ -100,7 +101,10 @@ struct Kind {
   std::vector<int> places;  // of its GPUs that take part
   std::vector<End> out;     // [GPU * devices per host + receiver's place]
   std::vector<End> in;      // [GPU]
-  friend auto operator<=>(const Kind&, const Kind&) = default;
+  // No <=>: libc++ 14 (Emscripten) has none of vectors.
+  friend bool operator<(const Kind& a, const Kind& b) {
+    return std::tie(a.places, a.out, a.in) < std::tie(b.places, b.out, b.in);
+  }
 };
 
 // Hosts of one kind, whose NICs' ways through the network are alike.

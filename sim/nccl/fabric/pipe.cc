@@ -2,7 +2,6 @@
 // them.
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <map>
 #include <set>
 #include <tuple>
@@ -11,6 +10,7 @@
 #include "sim/nccl/fabric/group.h"
 #include "sim/nccl/fabric/stages.h"
 #include "sim/nccl/fabric/terms.h"
+#include "sim/units/random.h"
 
 namespace ddpsim::nccl {
 
@@ -47,7 +47,7 @@ class Lists {
   struct Hash {
     std::size_t operator()(const Link& l) const {
       std::uint64_t mixed = (std::uint64_t{l.before} << 32 | l.number) * 0x9E3779B97F4A7C15u;
-      mixed = (mixed ^ mixed >> 29 ^ std::bit_cast<std::uint64_t>(l.amount)) * 0xBF58476D1CE4E5B9u;
+      mixed = (mixed ^ mixed >> 29 ^ bits_of(l.amount)) * 0xBF58476D1CE4E5B9u;
       return static_cast<std::size_t>(mixed ^ mixed >> 31);
     }
   };
