@@ -168,7 +168,7 @@ void add_list(Command& app, Terminal& t) {
                        "\nPLANS\n" + table(plans()) + "\nSCENARIOS\n" + table(scenarios(home)));
     } else if (what == "workloads") {
       std::vector<std::string> names = home.list("workloads");
-      for (const std::string& c : home.captured()) names.push_back(c);
+      for (const std::string& name : home.captured()) names.push_back(name);
       write_answer(t, flags->output,
                    flags->output.format == "table" ? workloads_table(home, true)
                                                    : format(workloads(home, names)));
