@@ -93,10 +93,6 @@ PatternId Gloo::pattern(Operation o) const {
   }
 }
 
-bool Gloo::performs(Operation o) const {
-  return static_cast<bool>(pattern(o));
-}
-
 Price Gloo::price(const Communicator& c, const Asked& asked) const {
   if (asked.operation == Operation::Broadcast) return tree_price(c, asked);
   const PatternId id = pattern(asked.operation);

@@ -25,7 +25,6 @@ struct Gloo {
 
   StepListWays ways() const { return {.launch_inside = true, .go_ahead = true}; }
   PatternId pattern(Operation o) const;
-  bool performs(Operation o) const;
   Price price(const Communicator& c, const Asked& asked) const;
   std::vector<engine::TaskId> add_messages(const Communicator& c, const MessagePlay& play) const;
 };

@@ -30,10 +30,6 @@ PatternId Mpi::pattern(Operation o) const {
   }
 }
 
-bool Mpi::performs(Operation o) const {
-  return static_cast<bool>(pattern(o));
-}
-
 Price Mpi::price(const Communicator& c, const Asked& asked) const {
   const std::int64_t bytes = asked.size.count;
   if (asked.operation == Operation::Broadcast)
@@ -64,7 +60,7 @@ Communicator make_mpi(const topology::Fabric& fabric, std::vector<int> devices,
         c.add(make_pattern(c, algorithm_of(static_cast<MpiAllReduce>(id)), Operation::AllReduce));
   for (std::size_t k = 0; k < kMpiBroadcasts.size(); ++k) {
     // A power of two has it: others get the tree that takes its place.
-    const bool has = collective::performs(kMpiBroadcasts[k], Operation::Broadcast, c.ranks());
+    const bool has = performs(kMpiBroadcasts[k], Operation::Broadcast, c.ranks());
     Pattern pattern =
         make_pattern(c, has ? kMpiBroadcasts[k] : Algorithm::BinomialTree, Operation::Broadcast);
     pattern.moved = c.ranks();

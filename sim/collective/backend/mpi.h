@@ -33,7 +33,6 @@ struct Mpi {
   PatternId broadcast_pattern(Algorithm a) const;
   // For AllReduce and Broadcast: Rabenseifner's and the binomial tree.
   PatternId pattern(Operation o) const;
-  bool performs(Operation o) const;
   Price price(const Communicator& c, const Asked& asked) const;
   std::vector<engine::TaskId> add_messages(const Communicator& c, const MessagePlay& play) const;
 };

@@ -76,10 +76,6 @@ PatternId Nccl::pattern(Operation o) const {
   }
 }
 
-bool Nccl::performs(Operation o) const {
-  return static_cast<bool>(pattern(o));
-}
-
 Price Nccl::price(const Communicator& c, const Asked& asked) const {
   const auto& [p, level, op, size, type] = asked;
   if (op == Operation::AllToAll) return all_to_all_price(*this, c, asked);

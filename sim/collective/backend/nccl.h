@@ -29,7 +29,6 @@ struct Nccl {
   nccl::P2pOperation messages;  // of all_to_all, without its group: a copy has one of its own
 
   PatternId pattern(Operation o) const;
-  bool performs(Operation o) const;
   Price price(const Communicator& c, const Asked& asked) const;
   std::vector<engine::TaskId> add_messages(const Communicator& c, const MessagePlay& play) const;
 };
@@ -41,7 +40,6 @@ struct NcclRing {
   PatternId ring;
 
   PatternId pattern(Operation o) const;
-  bool performs(Operation o) const;
   Price price(const Communicator& c, const Asked& asked) const;
   std::vector<engine::TaskId> add_messages(const Communicator& c, const MessagePlay& play) const;
 };

@@ -81,11 +81,7 @@ Price nccl_ring(const Communicator& c, const Asked& asked) {
 }  // namespace
 
 PatternId NcclRing::pattern(Operation o) const {
-  return performs(o) ? ring : PatternId{};
-}
-
-bool NcclRing::performs(Operation o) const {
-  return o == Operation::AllReduce || o == Operation::Broadcast;
+  return o == Operation::AllReduce || o == Operation::Broadcast ? ring : PatternId{};
 }
 
 Price NcclRing::price(const Communicator& c, const Asked& asked) const {

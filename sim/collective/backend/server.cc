@@ -72,10 +72,6 @@ PatternId Server::pattern(Operation o) const {
   return o == Operation::Pull ? pull : PatternId{};
 }
 
-bool Server::performs(Operation o) const {
-  return static_cast<bool>(pattern(o));
-}
-
 Price Server::price(const Communicator& c, const Asked& asked) const {
   const bool pushes = asked.operation == Operation::Push;
   Price out;

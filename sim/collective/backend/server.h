@@ -22,7 +22,6 @@ struct Server {
   PatternId pull;
 
   PatternId pattern(Operation o) const;
-  bool performs(Operation o) const;
   // S bytes from each rank, or to each: a message over every rank's way at once, of which the link
   // carries most that all of them share.
   Price price(const Communicator& c, const Asked& asked) const;

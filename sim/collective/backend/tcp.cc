@@ -1,9 +1,7 @@
 #include "sim/collective/backend/tcp.h"
 
-#include <algorithm>
 #include <numeric>
 
-#include "sim/collective/blocks.h"
 #include "sim/collective/make.h"
 #include "sim/collective/message_tasks.h"
 #include "sim/collective/price_terms.h"
@@ -59,10 +57,6 @@ PatternId Tcp::pattern(Operation o) const {
     default:
       return {};
   }
-}
-
-bool Tcp::performs(Operation o) const {
-  return static_cast<bool>(pattern(o));
 }
 
 Price Tcp::price(const Communicator& c, const Asked& asked) const {

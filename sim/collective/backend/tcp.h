@@ -27,7 +27,6 @@ struct Tcp {
 
   StepListWays ways() const { return {}; }
   PatternId pattern(Operation o) const;
-  bool performs(Operation o) const;
   Price price(const Communicator& c, const Asked& asked) const;
   std::vector<engine::TaskId> add_messages(const Communicator& c, const MessagePlay& play) const;
 };
