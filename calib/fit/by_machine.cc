@@ -14,7 +14,7 @@ struct RowErrors {
 };
 
 double error_of_row(const CollectiveRow& row) {
-  return static_cast<double>(row.predicted.ps) / static_cast<double>(row.measured.ps) - 1;
+  return row.predicted / row.measured - 1;
 }
 
 void add_errors(const std::vector<CollectiveRow>& rows, const SizeRange& range,

@@ -25,7 +25,7 @@ double percentile_of(std::vector<double> v, double percent) {
 }
 
 double error_of(Duration predicted, Duration measured) {
-  return static_cast<double>(predicted.ps) / static_cast<double>(measured.ps) - 1;
+  return predicted / measured - 1;
 }
 
 // Transports that the table's messages cross.
@@ -161,7 +161,7 @@ void find_cliffs(TableResult& t) {
 }
 
 double ratio_of(const CollectiveRow& r) {
-  return static_cast<double>(r.measured.ps) / static_cast<double>(r.predicted.ps);
+  return r.measured / r.predicted;
 }
 
 // Every row but the ends, on the line between the row before and the row after it. A row that an

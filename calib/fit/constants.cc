@@ -56,8 +56,7 @@ Microseconds nvls_chunk(const std::vector<const CollectiveTable*>& tables) {
       nccl::set_constants(*t.group, {.nvls_chunk = {value}});
       std::vector<double> of;
       for (const CollectiveRow& r : predict_table(t, t.profile))
-        of.push_back(
-            std::abs(static_cast<double>(r.predicted.ps) / static_cast<double>(r.measured.ps) - 1));
+        of.push_back(std::abs(r.predicted / r.measured - 1));
       errors[t.machine].push_back(analysis::median(std::move(of)));
     }
     double cost = 0.02 * value;

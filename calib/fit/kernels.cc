@@ -17,15 +17,15 @@ struct Point {
   double flops = 0;
   double bytes = 0;
   double ps = 0;  // median
-  std::size_t precision = 0;
+  Precision precision = Precision::Fp32;
   std::size_t kernel = 0;  // 0 gemm, 1 conv
   bool held_out = false;
 };
 
-std::size_t precision_of(const Sample& s) {
+Precision precision_of(const Sample& s) {
   std::int64_t p = parameter(s, "precision");
   if (p < 0 || p > 3) throw InputError{"sample " + s.op, "precision is 0 to 3"};
-  return static_cast<std::size_t>(p);
+  return static_cast<Precision>(p);
 }
 
 Point point(const Sample& s) {
@@ -37,7 +37,7 @@ Point point(const Sample& s) {
     return out;
   }
   out.precision = precision_of(s);
-  auto type = static_cast<Precision>(out.precision);
+  const Precision type = out.precision;
   if (s.op == "gemm" || s.op == "torch/linear") {
     Gemm g{parameter(s, "m"), parameter(s, "n"), parameter(s, "k")};
     out.flops = flops(g);
@@ -133,7 +133,7 @@ void fit_products(const std::vector<Point>& points, std::size_t kernel, Profile&
   if (mine.empty()) return;
   p.compute.efficiency[kernel] = {1, 1, 1};
   p.compute.stretch[kernel].clear();
-  std::map<std::size_t, int> top;  // by precision
+  std::map<Precision, int> top;  // by precision
   for (const Point* q : mine)
     top[q->precision] =
         std::max(top.try_emplace(q->precision, 0).first->second, octave(model.ideal(*q)));
@@ -265,9 +265,9 @@ KernelFit fit_kernels(const Profile& base, const std::string& name,
   }
   // The best rate of a matrix product: convolutions may do fewer operations than are counted
   // (Winograd, FFT), and are the measure only where nothing else was measured.
-  std::map<std::size_t, double> best;
+  std::map<Precision, double> best;
   for (std::size_t kernel : {std::size_t{0}, std::size_t{1}}) {
-    std::map<std::size_t, double> of_kernel;
+    std::map<Precision, double> of_kernel;
     for (const Point& q : products)
       if (!q.held_out && q.kernel == kernel)
         of_kernel[q.precision] = std::max(of_kernel[q.precision], q.flops / q.ps * 1e12);
@@ -277,8 +277,8 @@ KernelFit fit_kernels(const Profile& base, const std::string& name,
     p.compute.peak_flops = {};
     for (const auto& [precision, rate] : best) {
       p.compute.peak_flops[precision] = std::round(rate);
-      out.notes.push_back(std::string(name_of(static_cast<Precision>(precision))) + ": " +
-                          number("%.1f", rate / 1e12) + " TFLOP/s at best");
+      out.notes.push_back(std::string(name_of(precision)) + ": " + number("%.1f", rate / 1e12) +
+                          " TFLOP/s at best");
     }
     for (std::size_t kernel : {std::size_t{0}, std::size_t{1}}) fit_products(products, kernel, p);
     bool convs =
@@ -304,12 +304,10 @@ KernelFit fit_kernels(const Profile& base, const std::string& name,
   for (bool held : {false, true}) {
     add_residual("memory", moves, held, p, [](const Point&) { return true; });
     for (std::size_t kernel : {std::size_t{0}, std::size_t{1}})
-      for (std::size_t precision = 0; precision < 4; ++precision)
-        add_residual(std::string(kernel == 0 ? "gemm " : "conv ") +
-                         name_of(static_cast<Precision>(precision)),
-                     products, held, p, [&](const Point& q) {
-                       return q.kernel == kernel && q.precision == precision;
-                     });
+      for (Precision precision : kPrecisions.names())
+        add_residual(
+            std::string(kernel == 0 ? "gemm " : "conv ") + name_of(precision), products, held, p,
+            [&](const Point& q) { return q.kernel == kernel && q.precision == precision; });
   }
   if (sms == 0) {
     out.notes.push_back(

@@ -70,7 +70,7 @@ struct ProductValues {
   double rate = 0, fixed = 2.5e6, wave = 1e6, split = 2e6, conversion = 2;
   std::array<double, kTiles.size()> tile{1, 0.85, 0.7, 0.65, 0.45};
   std::array<double, 3> unaligned{0.8, 0.35, 0.17};
-  std::array<double, 3> pass{1, 1, 1};
+  By<Pass, double, 3> pass{1, 1, 1};
 };
 
 void apply(const ProductValues& v, bool contiguous, ProductCost& c) {
@@ -110,7 +110,8 @@ ProductCost fit_product(const std::vector<const ProductPoint*>& points, const Ke
       free.push_back({&v.unaligned[i], 0.01, 1});
     else
       v.unaligned[i] = 1;
-    if (i > 0 && passes.count(static_cast<Pass>(i))) free.push_back({&v.pass[i], 0.2, 2});
+    const auto pass = static_cast<Pass>(i);
+    if (i > 0 && passes.count(pass)) free.push_back({&v.pass[pass], 0.2, 2});
   }
   if (contiguous) free.push_back({&v.conversion, 0.05, 20});
   descend(free, [&] {
@@ -119,7 +120,7 @@ ProductCost fit_product(const std::vector<const ProductPoint*>& points, const Ke
     for (const ProductPoint* q : points) sum += off(time_of(*q, c, k), q->ps);
     return sum;
   });
-  for (auto* list : {&v.unaligned, &v.pass})
+  for (auto* list : {&v.unaligned, &v.pass.values})
     for (double& share : *list) share = rounded_share(share);
   for (double& share : v.tile) share = rounded_share(share);
   v.conversion = rounded_share(v.conversion);

@@ -52,8 +52,7 @@ PriceInterval interval_of(const Ratios& ratios) {
 void PriceRatios::add(const std::string& machine, const std::vector<CollectiveRow>& shipped) {
   for (const CollectiveRow& row : shipped)
     if (row.available)
-      by_size_[nccl::spread_index(row.bytes)][machine].push_back(
-          static_cast<double>(row.measured.ps) / static_cast<double>(row.predicted.ps));
+      by_size_[nccl::spread_index(row.bytes)][machine].push_back(row.measured / row.predicted);
 }
 
 PriceIntervals PriceRatios::intervals() const {

@@ -248,10 +248,8 @@ TransportFit fit_transport(const Profile& base, const std::string& name,
     bool fitted = in_sample(p, t);
     for (const CollectiveRow& row : predict_table(t, p))
       if (row.available)
-        out.residuals.push_back(
-            {t.name, nccl::ranks(*t.group), row.bytes, row.measured,
-             static_cast<double>(row.predicted.ps) / static_cast<double>(row.measured.ps) - 1,
-             fitted});
+        out.residuals.push_back({t.name, nccl::ranks(*t.group), row.bytes, row.measured,
+                                 row.predicted / row.measured - 1, fitted});
   }
   return out;
 }

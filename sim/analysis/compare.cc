@@ -178,7 +178,7 @@ std::optional<double> warmup_error(const Run& predicted, const Run& measured, St
   auto p = find(predicted);
   auto m = find(measured);
   if (p == predicted.steps.end() || m == measured.steps.end()) return std::nullopt;
-  return static_cast<double>(p->duration.ps) / static_cast<double>(m->duration.ps) - 1;
+  return p->duration / m->duration - 1;
 }
 
 void judge(const Run& measured, const CompareOptions& o, Comparison& c) {
@@ -232,7 +232,7 @@ Duration typical_step(const Run& run, bool mean) {
   if (!mean && run.kind == RunKind::Measured) return middle(std::move(steps));
   __int128 sum = 0;  // the steps of a file may be days, and many
   for (Duration d : steps) sum += d.ps;
-  return {static_cast<std::int64_t>(sum / static_cast<std::int64_t>(steps.size()))};
+  return {static_cast<std::int64_t>(sum / std::ssize(steps))};
 }
 
 std::vector<BucketEnd> bucket_ends(const Run& run) {

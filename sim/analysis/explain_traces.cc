@@ -269,7 +269,7 @@ class Sums {
     std::size_t most = std::max_element(computed.begin(), computed.end()) - computed.begin();
     Duration all;
     for (Duration d : computed) all += d;
-    out_.skew += computed[most] - mean(all, static_cast<std::int64_t>(computed.size()));
+    out_.skew += computed[most] - mean(all, computed.size());
     ++slowest_[job_.ranks[most].rank];
   }
 

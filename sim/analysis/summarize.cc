@@ -70,10 +70,6 @@ struct Computed {
   }
 };
 
-double ratio(Duration part, Duration whole) {
-  return static_cast<double>(part.ps) / static_cast<double>(whole.ps);
-}
-
 // Parts of `whole` in these proportions that sum to it: the largest remainders are rounded up.
 std::vector<Duration> parted(Duration whole, const std::vector<double>& parts) {
   std::vector<Duration> out(parts.size());
@@ -219,8 +215,7 @@ Summary summarize(std::span<const Span> spans, TimePoint begin, Duration step) {
     out.idle -= *out.input;
   }
   out.host_busy = {length(unite(std::move(host)))};
-  if (out.communication.ps > 0)
-    out.overlap = 1 - ratio(out.exposed_communication, out.communication);
+  if (out.communication.ps > 0) out.overlap = 1 - out.exposed_communication / out.communication;
   return out;
 }
 
@@ -259,8 +254,7 @@ Summary mean_of(std::span<const Summary> steps, Duration step, std::span<const d
   out.copies = mean(&Summary::copies);
   out.exposed_copies = std::min(mean(&Summary::exposed_copies), out.exposed_communication);
   out.host_busy = mean(&Summary::host_busy);
-  out.overlap =
-      out.communication.ps > 0 ? 1 - ratio(out.exposed_communication, out.communication) : 0;
+  out.overlap = out.communication.ps > 0 ? 1 - out.exposed_communication / out.communication : 0;
   share_out(steps, weights, out);
   return out;
 }

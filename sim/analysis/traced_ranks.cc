@@ -242,10 +242,9 @@ TimePoint TracedCollective::first() const {
       ->at;
 }
 std::size_t TracedCollective::latest() const {
-  return static_cast<std::size_t>(
-      std::max_element(arrivals.begin(), arrivals.end(),
-                       [](const Arrival& a, const Arrival& b) { return a.at < b.at; }) -
-      arrivals.begin());
+  return std::max_element(arrivals.begin(), arrivals.end(),
+                          [](const Arrival& a, const Arrival& b) { return a.at < b.at; }) -
+         arrivals.begin();
 }
 TimePoint TracedCollective::last() const {
   return arrivals[latest()].at;

@@ -19,7 +19,7 @@ std::vector<int> bcube_groups(int n) {
 
 BlockRounds bcube(int n) {
   BlockRounds b{n, n, {}};
-  std::vector<std::pair<std::int64_t, std::int64_t>> owned(static_cast<std::size_t>(n), {0, n});
+  std::vector<std::pair<std::int64_t, std::int64_t>> owned(n, {0, n});
   int distance = 1;
   for (int g : bcube_groups(n)) {
     BlockRound round{{}, true};

@@ -37,9 +37,9 @@ BlockRounds binomial_tree(Operation o, int n) {
 BlockRounds binomial_tree_at_once(int n) {
   BlockRounds b{n, 1, {}};
   for (int distance = 1; distance < n; distance *= 2) b.rounds.emplace_back();
-  for (unsigned v = 0; v < static_cast<unsigned>(n); ++v)
-    for (int child : tree_children(n, static_cast<int>(v)))
-      b.rounds[std::popcount(v)].messages.push_back({static_cast<int>(v), child, 0, 1});
+  for (int v = 0; v < n; ++v)
+    for (int child : tree_children(n, v))
+      b.rounds[std::popcount(static_cast<unsigned>(v))].messages.push_back({v, child, 0, 1});
   return b;
 }
 

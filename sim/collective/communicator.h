@@ -39,6 +39,7 @@ struct Communicator {
   // Of groups that were joined: each of them by itself; empty = this one stands for all.
   std::vector<Communicator> joined;
 
+  int channels() const { return static_cast<int>(rings.size()); }
   int ranks() const { return static_cast<int>(devices.size()); }
   Backend backend() const;
   // The pattern of an operation; of several algorithms the one that Mpi::pattern and Nccl::pattern
@@ -50,7 +51,7 @@ struct Communicator {
   PatternId add(Pattern pattern);
 };
 // Of a collective: Op::group.
-inline const Communicator& of_group(const Communicator& job, int group) {
+inline const Communicator& of_group(const Communicator& job, std::size_t group) {
   return group == 0 ? job : job.groups[group - 1];
 }
 // Equal groups that communicate at the same time, as their first one with what all of them put on

@@ -115,9 +115,9 @@ Schedule double_binary_tree_steps(Operation o, int n, std::int64_t elements, std
       if (o != Operation::Reduce)
         lanes.push_back(relay(parent, children[p], begin, end, pieces, false));
       if (o != Operation::AllReduce || !parent.empty()) continue;
-      for (std::size_t j = 0; j < lanes.back().size(); ++j) {
+      for (int j = 0; j < std::ssize(lanes.back()); ++j) {
         lanes.back()[j].after_lane = static_cast<int>(lanes.size()) - 2;
-        lanes.back()[j].after_step = static_cast<int>(j);
+        lanes.back()[j].after_step = j;
       }
     }
   }

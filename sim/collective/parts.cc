@@ -103,8 +103,7 @@ Work work_of(const Communicator& c, const Price& price, Duration total, Bytes si
       gloo && price.pattern == gloo->all_reduce && pattern.algorithm == Algorithm::Ring;
   if (gloo_ring) out.steps = 2 * (c.ranks() - 1) * gloo_segments(size.count, c.ranks()).per_rank;
   if (total.ps > 0)
-    out.bus_bytes_per_s =
-        static_cast<double>(size.count) * bus_factor(pattern.operation, c.ranks()) / seconds(total);
+    out.bus_bytes_per_s = size * bus_factor(pattern.operation, c.ranks()) / seconds(total);
   return out;
 }
 

@@ -37,6 +37,7 @@ struct RankSteps {
 
 struct Schedule {
   std::vector<RankSteps> ranks;
+  int rank_count() const { return static_cast<int>(ranks.size()); }
   int lanes() const {
     return ranks.empty() ? 0 : static_cast<int>(ranks.front().lanes.size());
   }  // of every rank

@@ -138,25 +138,23 @@ class ScheduleMessages {
     const double n = c.ranks();
     const int passes = pattern.operation == Operation::AllReduce ? 2 : 1;
     meets_ = !ring_ || play.path.shares_links || hops_share_a_link(pattern);
-    if (ring_)
-      factor_ =
-          price.phases[0].work / (static_cast<double>(play.size.count) * (passes * (n - 1) / n));
+    if (ring_) factor_ = price.phases[0].work / (play.size * (passes * (n - 1) / n));
     schedule_ = schedule_of(c, price.pattern, play.size.count, 1, play.root);
     if (ways_.mpi) turns_ = turns_of(schedule_);
   }
 
   std::vector<TaskId> add(std::span<const TaskId> arrive) {
     ranks_.resize(schedule_.ranks.size());
-    for (std::size_t r = 0; r < ranks_.size(); ++r)
+    for (int r = 0; r < std::ssize(ranks_); ++r)
       ranks_[r].assign(schedule_.ranks[r].lanes.size(), {arrive[r], {}, {}, false});
     for (bool again = true; again;) {
       again = false;
-      each_lane([&](std::size_t r, std::size_t l) { again = begin(r, l) || again; });
-      each_lane([&](std::size_t r, std::size_t l) { again = send(r, l) || again; });
-      each_lane([&](std::size_t r, std::size_t l) { again = end(r, l) || again; });
+      each_lane([&](int r, std::size_t l) { again = begin(r, l) || again; });
+      each_lane([&](int r, std::size_t l) { again = send(r, l) || again; });
+      each_lane([&](int r, std::size_t l) { again = end(r, l) || again; });
     }
     std::vector<TaskId> out;
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    for (int r = 0; r < std::ssize(ranks_); ++r) {
       const auto& lanes = ranks_[r];
       const auto& steps = schedule_.ranks[r].lanes[0];
       // A sum's end belongs to who shares out the cores: whoever waits for the collective waits for
@@ -184,10 +182,10 @@ class ScheduleMessages {
   };
   template <class F>
   void each_lane(F f) {
-    for (std::size_t r = 0; r < ranks_.size(); ++r)
+    for (int r = 0; r < std::ssize(ranks_); ++r)
       for (std::size_t l = 0; l < ranks_[r].size(); ++l) f(r, l);
   }
-  const Step* step_of(std::size_t r, std::size_t l) const {
+  const Step* step_of(int r, std::size_t l) const {
     const auto& steps = schedule_.ranks[r].lanes[l];
     std::size_t s = ranks_[r][l].ends.size();
     return s < steps.size() ? &steps[s] : nullptr;
@@ -210,7 +208,7 @@ class ScheduleMessages {
     return bytes;
   }
 
-  bool begin(std::size_t r, std::size_t l) {
+  bool begin(int r, std::size_t l) {
     LaneState& lane = ranks_[r][l];
     const Step* step = step_of(r, l);
     if (lane.begun || !step) return false;
@@ -222,7 +220,7 @@ class ScheduleMessages {
     }
     lane.begun = true;
     for (const Message& m : step->receives) {
-      Connection& x = connection(m.peer, static_cast<int>(r), l);
+      Connection& x = connection(m.peer, r, l);
       x.expected.push_back(lane.at);
       if (x.segments) x.segments->read(play_.path, lane.at);
     }
@@ -230,14 +228,14 @@ class ScheduleMessages {
   }
 
   // The step's sends that can be placed by now, in order.
-  bool send(std::size_t r, std::size_t l) {
+  bool send(int r, std::size_t l) {
     LaneState& lane = ranks_[r][l];
     const Step* step = step_of(r, l);
     if (!lane.begun || !step) return false;
     bool any = false;
     while (lane.free.size() < step->sends.size()) {
       const Message& m = step->sends[lane.free.size()];
-      Connection& x = connection(static_cast<int>(r), m.peer, l);
+      Connection& x = connection(r, m.peer, l);
       TaskId receiver = kNobody;
       if (waits_for_receiver(x, m)) {
         if (x.expected.size() <= x.delivered.size()) return any;
@@ -261,7 +259,7 @@ class ScheduleMessages {
   }
 
   // Open MPI: what a message takes as a multiple, if its exchange takes turns.
-  double exchange(std::size_t r, std::size_t l, const Message& m, const Connection& x) const {
+  double exchange(int r, std::size_t l, const Message& m, const Connection& x) const {
     if (!ways_.mpi || play_.price.turns == Turns::Never) return 1;
     const std::vector<Message>& receives = step_of(r, l)->receives;
     const bool both = std::any_of(receives.begin(), receives.end(),
@@ -298,13 +296,12 @@ class ScheduleMessages {
 
   // Gloo: the payload goes after the receiver's go-ahead; where collectives share a connection, in
   // its turn.
-  TaskId send_when_told(std::size_t r, const Message& m, Connection& x, TaskId at,
-                        TaskId receiver) {
+  TaskId send_when_told(int r, const Message& m, Connection& x, TaskId at, TaskId receiver) {
     TaskId go = after(g_, x.latency, {receiver});
     double work = static_cast<double>(m.count) * factor_of(x, m.count);
     CoreTasks payload;
     if (play_.turn)
-      payload = play_.turn(static_cast<int>(r), m.peer, work);
+      payload = play_.turn(r, m.peer, work);
     else
       payload.due = payload.done = g_.add_task({}, work, x.flow);
     g_.add_edge(at, payload.due);
@@ -319,16 +316,16 @@ class ScheduleMessages {
     std::int64_t bytes = 0;
     for (const Message& m : step.receives) bytes += m.count;
     if (bytes == 0 || play_.price.sum_rate == 0) return {};
-    return {ceil_ps(static_cast<double>(bytes), play_.price.sum_rate)};
+    return time_of(Bytes{bytes}, play_.price.sum_rate);
   }
 
-  bool end(std::size_t r, std::size_t l) {
+  bool end(int r, std::size_t l) {
     LaneState& lane = ranks_[r][l];
     const Step* step = step_of(r, l);
     if (!step || !lane.begun || lane.free.size() < step->sends.size()) return false;
     std::map<Connection*, std::size_t> more;
     for (const Message& m : step->receives) {
-      Connection& x = connection(m.peer, static_cast<int>(r), l);
+      Connection& x = connection(m.peer, r, l);
       if (x.delivered.size() <= x.taken + more[&x]++) return false;
     }
     Duration alone = sum_of(*step);
@@ -340,7 +337,7 @@ class ScheduleMessages {
     std::vector<TaskId> awaited = lane.free;
     if (step->sends.empty()) awaited.push_back(lane.at);
     for (const Message& m : step->receives) {
-      Connection& x = connection(m.peer, static_cast<int>(r), l);
+      Connection& x = connection(m.peer, r, l);
       awaited.push_back(x.delivered[x.taken++]);
     }
     for (std::size_t i = 0; i < awaited.size(); ++i)

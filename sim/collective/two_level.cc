@@ -18,10 +18,10 @@ namespace {
 std::vector<std::vector<int>> members_of(const std::vector<int>& group) {
   std::vector<std::vector<int>> out;
   std::map<int, std::size_t> index;
-  for (std::size_t p = 0; p < group.size(); ++p) {
+  for (int p = 0; p < std::ssize(group); ++p) {
     auto [it, fresh] = index.emplace(group[p], out.size());
     if (fresh) out.emplace_back();
-    out[it->second].push_back(static_cast<int>(p));
+    out[it->second].push_back(p);
   }
   return out;
 }
@@ -96,7 +96,7 @@ Schedule two_level_steps(const std::vector<int>& group, std::int64_t elements) {
   std::int64_t g = groups.front().size();
   for (const auto& members : groups) add_ring_pass(s, members, 0, elements, true);
   for (std::int64_t i = 0; i < g; ++i) {
-    std::vector<int> column = across(groups, static_cast<std::size_t>(i));
+    std::vector<int> column = across(groups, i);
     for (bool reduce : {true, false})
       add_ring_pass(s, column, chunk_begin(elements, g, i), chunk_begin(elements, g, i + 1),
                     reduce);

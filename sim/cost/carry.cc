@@ -33,8 +33,7 @@ double fed_share(const ComputeSection& c, const ProductCost& k, double rate) {
   if (p == Precision::Fp32 || c.capability >= kHopper) return 1;
   const bool ampere = c.capability >= kAmpere;
   if (ampere && k.kernel != "conv") return 1;
-  double wanted =
-      c.peak_flops[static_cast<std::size_t>(p)] / (2 * c.clock_hz * static_cast<double>(c.sms));
+  double wanted = c.peak_flops[p] / (2 * c.clock_hz * static_cast<double>(c.sms));
   return both(1, rate * (ampere ? 2 : 1) * (p == Precision::Tf32 ? 0.5 : 1) / wanted);
 }
 
@@ -52,8 +51,7 @@ KernelCosts carried(const Profile& from, const Profile& to, double fed) {
   double clocks = a.clock_hz / b.clock_hz;
   double sms = static_cast<double>(b.sms) / a.sms / clocks;
   auto peak = [&](Precision p) {
-    auto i = static_cast<std::size_t>(p);
-    return a.peak_flops[i] > 0 ? b.peak_flops[i] / a.peak_flops[i] : 0;
+    return a.peak_flops[p] > 0 ? b.peak_flops[p] / a.peak_flops[p] : 0;
   };
   bool tf32 = peak(Precision::Tf32) > 0;
   out.products.clear();

@@ -61,9 +61,9 @@ Product linear_product(std::int64_t rows, std::int64_t inputs, std::int64_t outp
 }
 
 double conv_bytes(const ConvShape& c, Precision p) {
-  auto image = static_cast<double>(c.batch * c.channels) * static_cast<double>(c.size * c.size);
-  auto result = static_cast<double>(c.batch * c.filters) * static_cast<double>(c.out * c.out);
-  auto filters = static_cast<double>(c.channels / c.groups * c.filters * c.kernel * c.kernel);
+  const double image = product_of(c.batch, c.channels, c.size, c.size);
+  const double result = product_of(c.batch, c.filters, c.out, c.out);
+  const double filters = product_of(c.channels / c.groups, c.filters, c.kernel, c.kernel);
   return element_bytes(p) * (image + result + filters);
 }
 
@@ -74,8 +74,8 @@ double conversion_ps(double bytes, const ProductCost& c, const KernelCosts& k) {
 }
 
 Product conv_product(const ConvShape& c, Pass pass, Precision p) {
-  auto pixels = static_cast<double>(c.batch) * static_cast<double>(c.out * c.out);
-  auto window = static_cast<double>(c.kernel * c.kernel);
+  const double pixels = product_of(c.batch, c.out, c.out);
+  const double window = product_of(c.kernel, c.kernel);
   auto channels = static_cast<double>(c.channels / c.groups);
   auto filters = static_cast<double>(c.filters / c.groups);
   Product q;
@@ -84,12 +84,12 @@ Product conv_product(const ConvShape& c, Pass pass, Precision p) {
   q.bytes = conv_bytes(c, p);
   auto skipped = static_cast<double>(c.size * c.size - c.out * c.out * c.kernel * c.kernel);
   if (pass != Pass::DataGradient && skipped > 0)  // 1 x 1 at a stride: pixels that nobody reads
-    q.bytes -= element_bytes(p) * static_cast<double>(c.batch * c.channels) * skipped;
+    q.bytes -= element_bytes(p) * product_of(c.batch, c.channels) * skipped;
   q.aligned = std::min(alignment(c.channels / c.groups, p), alignment(c.filters / c.groups, p));
   if (pass == Pass::Forward) q.rows = pixels, q.columns = filters, q.sum = channels * window;
   if (pass == Pass::DataGradient) {
     // As many operations as forward: at stride s each pixel of the image meets 1 / s^2 of a window.
-    q.rows = static_cast<double>(c.batch) * static_cast<double>(c.size * c.size);
+    q.rows = product_of(c.batch, c.size, c.size);
     q.columns = channels;
     q.sum = filters * window * pixels / q.rows;
   }
@@ -159,8 +159,7 @@ void each_cut(const Product& q, int sms, Worth worth, Visit visit) {
 // first is true.
 template <typename Each>
 double fastest(const Product& q, const ProductCost& c, const KernelCosts& k, Each each) {
-  double rate = per_ps(c.flops_per_s) / k.sms * unaligned_share(c, q.aligned) *
-                c.pass[static_cast<std::size_t>(q.pass)];
+  double rate = per_ps(c.flops_per_s) / k.sms * unaligned_share(c, q.aligned) * c.pass[q.pass];
   double bandwidth = per_ps(k.bandwidth_bytes_per_s);
   auto wave = static_cast<double>(c.wave.ps);
   auto split = static_cast<double>(c.split.ps);
@@ -228,8 +227,8 @@ double optimizer_launches(const Optimizer& o, double tensors, double elements) {
 }
 
 double attention_flops(const AttentionShape& a, bool backward) {
-  const auto scores = static_cast<double>(a.sequence) * static_cast<double>(a.sequence);
-  const auto heads = static_cast<double>(a.batch * a.heads);
+  const double scores = product_of(a.sequence, a.sequence);
+  const double heads = product_of(a.batch, a.heads);
   return 4 * heads * scores * static_cast<double>(a.dim) * (backward ? 2.5 : 1.0) *
          (a.causal ? 0.5 : 1.0);
 }

@@ -37,6 +37,12 @@ Product linear_product(std::int64_t rows, std::int64_t inputs, std::int64_t outp
 
 // Square images and filters, NHWC, `out` = side of the result. `groups` divides channels and
 // filters: as many products of channels / groups by filters / groups, in one kernel.
+// As a number of elements or operations.
+template <class... Factors>
+constexpr double product_of(Factors... factors) {
+  return (1.0 * ... * static_cast<double>(factors));
+}
+
 struct ConvShape {
   std::int64_t batch = 0, channels = 0, size = 0, filters = 0, kernel = 0, out = 0, groups = 1;
 };

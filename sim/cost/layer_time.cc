@@ -47,7 +47,7 @@ struct Sum {
   }
   void clocked(double ps, double flops, Precision p) {
     part.clocked += ps;
-    part.joules += flops * draw.joules_per_flop[static_cast<std::size_t>(p)];
+    part.joules += flops * draw.joules_per_flop[p];
   }
   void cast(bool to_halves, double elements) {
     memory(to_halves ? "to_bf16" : "to_fp32", false, false, kCast * elements);
@@ -190,7 +190,7 @@ class Walk {
     auto out = static_cast<double>(op.outputs);
     bool data = l.backward.flops_per_sample > 1.5 * l.forward.flops_per_sample;
     bool bias = l.backward.kernels > (data ? 2 : 1);
-    casts(l, static_cast<double>(rows) * in, in * out, bias ? out : 0, forward, backward);
+    casts(l, product_of(rows, op.inputs), in * out, bias ? out : 0, forward, backward);
     const std::int64_t inputs = aligned(l, op.inputs);
     const std::int64_t outputs = aligned(l, op.outputs);
     auto product = [&](Pass pass) {
@@ -199,15 +199,14 @@ class Walk {
     if (inputs != op.inputs || outputs != op.outputs) {  // copies of the weight, and of gradients
       const double bytes = 2 * element_bytes(w_.precision);
       forward.memory("copy", false, halves(), bytes * in * out);
-      backward.memory("copy", false, halves(),
-                      bytes * (static_cast<double>(rows) * out + in * out));
+      backward.memory("copy", false, halves(), bytes * (product_of(rows, op.outputs) + in * out));
     }
     forward.product(product(Pass::Forward), *c);
     if (data) backward.product(product(Pass::DataGradient), *c);
     backward.product(product(Pass::WeightGradient), *c);
     if (bias)
       backward.memory("sum", false, halves(),
-                      static_cast<double>(rows) * out * element_bytes(w_.precision));
+                      product_of(rows, op.outputs) * element_bytes(w_.precision));
     half_ = halves();
   }
 
@@ -243,10 +242,9 @@ class Walk {
     }
     bool data = l.backward.flops_per_sample > 1.5 * l.forward.flops_per_sample;
     bool bias = l.backward.kernels > (data ? 2 : 1);
-    auto image = batch() * static_cast<double>(op.channels * op.size * op.size);
-    auto result = batch() * static_cast<double>(op.filters * op.out * op.out);
-    casts(l, image,
-          static_cast<double>(op.channels / op.groups * op.filters * op.kernel * op.kernel),
+    const double image = product_of(w_.batch, op.channels, op.size, op.size);
+    const double result = product_of(w_.batch, op.filters, op.out, op.out);
+    casts(l, image, product_of(op.channels / op.groups, op.filters, op.kernel, op.kernel),
           bias ? static_cast<double>(op.filters) : 0, forward, backward);
     // Depthwise: a few operations an element, by kernels of their own in the layout that they find.
     auto pass = [&](Sum& sum, Pass which) {
@@ -277,9 +275,9 @@ class Walk {
       forward.known = false;
       return;
     }
-    double products = batch() * static_cast<double>(op.count);
+    double products = product_of(w_.batch, op.count);
     if (autocast_ && !half_) {
-      double inputs = products * static_cast<double>(op.rows * op.inputs);
+      double inputs = product_of(w_.batch, op.count, op.rows, op.inputs);
       forward.cast(true, inputs), backward.cast(false, inputs);
     }
     for (Pass pass : {Pass::Forward, Pass::DataGradient, Pass::WeightGradient}) {

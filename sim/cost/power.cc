@@ -15,20 +15,20 @@ double watts(const PowerSection& p, const StepDraw& s, double f) {
 
 }  // namespace
 
-Draw drawn_like(const PowerSection& measured, const std::array<double, 4>& peaks,
-                const SameChip& like, const ComputeSection& compute, double limit_w) {
+Draw drawn_like(const PowerSection& measured, const ByPrecision& peaks, const SameChip& like,
+                const ComputeSection& compute, double limit_w) {
   const Draw& m = measured.draw;
   const double limits = like.limit_w / measured.limit_w;
   const double clocks = compute.clock_hz / like.clock_hz;
-  const auto single = static_cast<std::size_t>(Precision::Fp32);
+  const Precision single = Precision::Fp32;
   Draw out;
   out.idle_w = m.idle_w * limit_w / measured.limit_w;
   out.busy_w =
       m.busy_w * limits * compute.peak_flops[single] / like.peak_flops[single] * clocks * clocks;
-  for (std::size_t i = 0; i < peaks.size(); ++i)
-    if (like.peak_flops[i] > 0)
-      out.joules_per_flop[i] =
-          m.joules_per_flop[i] * limits * peaks[i] / like.peak_flops[i] * clocks * clocks;
+  for (Precision p : kPrecisions.names())
+    if (like.peak_flops[p] > 0)
+      out.joules_per_flop[p] =
+          m.joules_per_flop[p] * limits * peaks[p] / like.peak_flops[p] * clocks * clocks;
   return out;
 }
 

@@ -10,8 +10,8 @@ namespace ddpsim::predict {
 // its peaks draws the share of its limit that it draws on the measured GPU, whose peaks are
 // `peaks`. The energy of an operation grows with the square of the clock. REQUIRES: like: limit_w,
 // clock_hz and the peak of fp32 > 0.
-Draw drawn_like(const PowerSection& measured, const std::array<double, 4>& peaks,
-                const SameChip& like, const ComputeSection& compute, double limit_w);
+Draw drawn_like(const PowerSection& measured, const ByPrecision& peaks, const SameChip& like,
+                const ComputeSection& compute, double limit_w);
 
 // One step at the clock of the peaks: picoseconds, and the joules of operations.
 struct StepDraw {

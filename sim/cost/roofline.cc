@@ -39,10 +39,10 @@ Duration layer_time(const Workload& w, const Profile& p, Level level, const Laye
     Precision precision = w.precision;
     // torch.backends.cudnn.allow_tf32 is True by default: fp32 convolutions run in TF32 where the
     // device has it; matrix products do not (since 1.12).
-    bool tf32 = p.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] > 0;
+    bool tf32 = p.compute.peak_flops[Precision::Tf32] > 0;
     if (precision == Precision::Fp32 && kernel == KernelClass::Conv && tf32)
       precision = Precision::Tf32;
-    double peak = p.compute.peak_flops[static_cast<std::size_t>(precision)];
+    double peak = p.compute.peak_flops[precision];
     time = std::max(
         time, stretched(p.compute.stretch[index],
                         {ceil_ps(flops, per_ps(peak * at(p.compute.efficiency[index], level)))},
@@ -136,7 +136,7 @@ std::string roofline_problem(const Workload& w, const Profile& p, std::optional<
   Precision precision = w.precision;
   if (weights == DType::BFloat16) precision = Precision::Bf16;
   if (weights == DType::Float16) precision = Precision::Fp16;
-  if (p.compute.peak_flops[static_cast<std::size_t>(precision)] <= 0)
+  if (p.compute.peak_flops[precision] <= 0)
     return "profile \"" + p.name + "\" has no peak_flops for precision " + name_of(precision);
   return {};
 }
@@ -171,8 +171,7 @@ std::vector<LayerDurations> computed_again(const Workload& w,
 // The optimizer's.
 void update_times(const Workload& w, const Profile& p, Level level, StepTimes& t) {
   auto elements = static_cast<double>(w.elements());
-  std::int64_t kernels =
-      optimizer_kernels(w.optimizer, static_cast<std::int64_t>(w.tensors.size()));
+  std::int64_t kernels = optimizer_kernels(w.optimizer, w.tensors.size());
   t.optimizer =
       std::max(p.memory.kernel * kernels,
                Duration{ceil_ps(elements * optimizer_bytes_per_element(w), memory_rate(p, level))});
@@ -339,7 +338,7 @@ Duration price(const Op& op, const StepProgram& step, const Program& program, co
       return op.duration + hooks +
              host_time(p, level, p.host.launch * op.kernels + p.host.collective_launch);
     case Cost::Traverse:
-      return p.host.traverse * static_cast<std::int64_t>(program.tensor_names.size());
+      return p.host.traverse * std::ssize(program.tensor_names);
     case Cost::Memory:
     case Cost::HalfDivision:
     case Cost::ThinProduct:

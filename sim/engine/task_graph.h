@@ -96,6 +96,10 @@ class TaskGraph {
     tasks_.push_back({.latency = latency.ps, .work = work, .flow = work > 0 ? flow : kNoFlow});
     return static_cast<TaskId>(tasks_.size() - 1);
   }
+  // Work of one picosecond a picosecond: a device's.
+  TaskId add_task(Duration latency, Duration work, FlowId flow) {
+    return add_task(latency, static_cast<double>(work.ps), flow);
+  }
   // `to` starts only after `from` ended; nothing to wait for if it has. REQUIRES: both exist,
   // from != to, `to` has not started.
   void add_edge(TaskId from, TaskId to) {
@@ -113,6 +117,9 @@ class TaskGraph {
   // What another task that waits for this one only would do, at less cost: the part, too, ends at a
   // picosecond of its own. REQUIRES: work > 0, the task has some, it has not started.
   PartId add_part(TaskId task, double work, FlowId flow);
+  PartId add_part(TaskId task, Duration work, FlowId flow) {
+    return add_part(task, static_cast<double>(work.ps), flow);
+  }
   // The task also waits until the controller releases it.
   void add_gate(TaskId task) { ++tasks_[task].pending; }
   // The controller hears of the task's end.

@@ -79,12 +79,12 @@ class PathWalk {
   std::int64_t end(const Span& s) const { return step_.end(s); }
 
   void find_lane_predecessors() {
-    std::array<std::uint32_t, kLanes + kMostStreams> last;
+    ByLane<std::uint32_t> last;
     last.fill(kNoOp);
     before_.assign(step_.ops(), kNoOp);
     for (std::uint32_t i = 0; i < step_.ops(); ++i) {
-      auto lane = static_cast<std::size_t>(op(i).lane);
-      if (in_order(op(i).lane)) before_[i] = last[lane];
+      const Lane lane = op(i).lane;
+      if (in_order(lane)) before_[i] = last[lane];
       last[lane] = i;
     }
   }

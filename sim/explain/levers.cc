@@ -238,8 +238,7 @@ std::vector<Lever> all_levers(const Question& q, const Options& options) {
     std::size_t before = a.found.size();
     a.plan("half the ranks (half the samples a step)", "--ranks " + std::to_string(half.ranks),
            halve);
-    if (a.found.size() > before)
-      a.found.back().samples = static_cast<double>(half.ranks) / q.scenario.ranks;
+    if (a.found.size() > before) a.found.back().samples = 1.0 * half.ranks / q.scenario.ranks;
     bool hosts = spans_hosts(q);
     a.found.push_back(
         {hosts ? "a network between hosts twice as fast" : "links inside the host twice as fast",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/goodput/recovery.h"
+#include "sim/units/by.h"
 #include "sim/units/units.h"
 
 namespace ddpsim::goodput {
@@ -41,12 +42,6 @@ struct Job {
   Times times;
 };
 
-using Ledger = std::array<Duration, kSpent>;  // sums to the horizon
-inline Duration& of(Ledger& l, Spent s) {
-  return l[static_cast<std::size_t>(s)];
-}
-inline Duration of(const Ledger& l, Spent s) {
-  return l[static_cast<std::size_t>(s)];
-}
+using Ledger = By<Spent, Duration, kSpent>;  // sums to the horizon
 
 }  // namespace ddpsim::goodput

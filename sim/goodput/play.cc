@@ -94,13 +94,13 @@ class Player {
     now_ += ps;
   }
   void spend(Spent s, std::int64_t ps) {
-    of(out_.ledger, s).ps += ps;
+    out_.ledger[s].ps += ps;
     pass(ps);
   }
 
   // What stands still does not fail.
   void wait(std::int64_t until) {
-    of(out_.ledger, Spent::Waiting).ps += until - now_;
+    out_.ledger[Spent::Waiting].ps += until - now_;
     now_ = until;
   }
 
@@ -111,19 +111,19 @@ class Player {
     return {useful, ps - useful};
   }
   void settle(Work& w) {
-    of(out_.ledger, Spent::Useful).ps += w.useful;
-    of(out_.ledger, Spent::Missing).ps += w.missing;
+    out_.ledger[Spent::Useful].ps += w.useful;
+    out_.ledger[Spent::Missing].ps += w.missing;
     w = {};
   }
   void lose(Work& w) {
-    of(out_.ledger, Spent::LostWork).ps += w.useful + w.missing;
+    out_.ledger[Spent::LostWork].ps += w.useful + w.missing;
     w = {};
   }
   // Within a cycle. REQUIRES: at_ + ps <= its end.
   void part(std::int64_t ps) {
     const std::int64_t steps = std::clamp<std::int64_t>(worked_ - at_, 0, ps);
     newer_ += made(steps);
-    of(out_.ledger, Spent::Checkpoint).ps += ps - steps;
+    out_.ledger[Spent::Checkpoint].ps += ps - steps;
     at_ += ps;
     if (at_ >= j_.checkpoints.writes.ps) settle(older_);
   }
@@ -142,7 +142,7 @@ class Player {
       if (const std::int64_t whole = ps / cycle_; whole > 0) {
         newer_ = made((whole - 1) * worked_);
         settle(newer_);
-        of(out_.ledger, Spent::Checkpoint).ps += (whole - 1) * stalled_;
+        out_.ledger[Spent::Checkpoint].ps += (whole - 1) * stalled_;
         part(cycle_);
         end_cycle();
         ps -= whole * cycle_;
@@ -153,8 +153,8 @@ class Player {
   // A checkpoint that was being made is none.
   void abandon_checkpoint() {
     const std::int64_t stood = std::max<std::int64_t>(at_ - worked_, 0);
-    of(out_.ledger, Spent::Checkpoint).ps -= stood;
-    of(out_.ledger, Spent::LostWork).ps += stood;
+    out_.ledger[Spent::Checkpoint].ps -= stood;
+    out_.ledger[Spent::LostWork].ps += stood;
     at_ -= stood;
   }
   void roll_back() {
@@ -303,17 +303,15 @@ Course play(const Job& job, std::uint64_t seed, std::uint64_t course) {
 Courses play_many(const Job& job, std::uint64_t seed, int count) {
   Courses out;
   out.count = count;
-  const auto horizon = static_cast<double>(job.horizon.ps);
   std::vector<double> seen;
   for (int i = 0; i < count; ++i) {
-    Course c = play(job, seed, static_cast<std::uint64_t>(i));
-    for (std::size_t k = 0; k < kSpent; ++k)
-      out.share[k] += static_cast<double>(c.ledger[k].ps) / horizon / count;
+    Course c = play(job, seed, i);
+    for (Spent s : Ledger::names()) out.share[s] += c.ledger[s] / job.horizon / count;
     out.failures += static_cast<double>(c.failures) / count;
     out.joins += static_cast<double>(c.joins) / count;
-    seen.push_back(static_cast<double>(of(c.ledger, Spent::Useful).ps) / horizon);
+    seen.push_back(c.ledger[Spent::Useful] / job.horizon);
   }
-  out.goodput = out.share[static_cast<std::size_t>(Spent::Useful)];
+  out.goodput = out.share[Spent::Useful];
   std::sort(seen.begin(), seen.end());
   const auto at = [&](double q) {
     return seen[static_cast<std::size_t>(std::lround(q * static_cast<double>(seen.size() - 1)))];

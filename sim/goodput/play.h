@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/goodput/job.h"
+#include "sim/units/by.h"
 
 namespace ddpsim::goodput {
 
@@ -18,12 +19,12 @@ struct Course {
 Course play(const Job& job, std::uint64_t seed, std::uint64_t course);
 
 struct Courses {
-  std::array<double, kSpent> share{};  // of the time, mean
-  double goodput = 0;                  // share of Useful
-  double low = 0;                      // of the courses' goodputs the 10th percentile
-  double high = 0;                     // and the 90th
-  double error = 0;                    // standard error of the mean
-  double failures = 0;                 // of a course, mean
+  By<Spent, double, kSpent> share;  // of the time, mean
+  double goodput = 0;               // share of Useful
+  double low = 0;                   // of the courses' goodputs the 10th percentile
+  double high = 0;                  // and the 90th
+  double error = 0;                 // standard error of the mean
+  double failures = 0;              // of a course, mean
   double joins = 0;
   int count = 0;
 };

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "sim/units/by.h"
+
 namespace ddpsim::goodput {
 namespace {
 
@@ -160,21 +162,21 @@ std::vector<Delay> torchft(const Times& t, const Circumstances& c) {
 }  // namespace
 
 const char* name_of(Recovery r) {
-  constexpr std::array kNames{"torchrun", "horovod_elastic", "torchft"};
-  return kNames[static_cast<std::size_t>(r)];
+  constexpr By<Recovery, const char*, 3> kNames{"torchrun", "horovod_elastic", "torchft"};
+  return kNames[r];
 }
 
 const char* name_of(Failure f) {
-  constexpr std::array kNames{"process", "host", "hang"};
-  return kNames[static_cast<std::size_t>(f)];
+  constexpr By<Failure, const char*, 3> kNames{"process", "host", "hang"};
+  return kNames[f];
 }
 
 const char* name_of(Spent s) {
-  constexpr std::array<const char*, kSpent> kNames{
+  constexpr By<Spent, const char*, kSpent> kNames{
       "useful",    "missing_hosts", "checkpoint",    "lost_work",        "detection",
       "teardown",  "rendezvous",    "process_start", "import_torch",     "process_group",
       "construct", "restore",       "first_step",    "waiting_for_hosts"};
-  return kNames[static_cast<std::size_t>(s)];
+  return kNames[s];
 }
 
 const std::array<PartRecord, kParts>& parts() {

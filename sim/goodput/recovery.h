@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/units/by.h"
 #include "sim/units/units.h"
 
 namespace ddpsim::goodput {
@@ -76,10 +77,10 @@ const std::array<PartRecord, kParts>& parts();
 bool has(Recovery r, const PartRecord& p);
 
 struct Times {
-  std::array<Duration, kParts> of{};
+  By<Part, Duration, kParts> of;
   Times();  // every default
-  Duration operator[](Part p) const { return of[static_cast<std::size_t>(p)]; }
-  Duration& operator[](Part p) { return of[static_cast<std::size_t>(p)]; }
+  Duration operator[](Part p) const { return of[p]; }
+  Duration& operator[](Part p) { return of[p]; }
 };
 
 // A stretch in which nothing is trained: `fixed`, and a part of `random` that is uniform.

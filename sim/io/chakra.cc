@@ -34,7 +34,7 @@ Attribute read_attribute(std::string_view bytes, const std::string& file,
     if (m.field() < 3) continue;
     std::uint64_t n = m.number();
     bool zigzag = m.field() == kSint32 || m.field() == kSint64;
-    a.number = static_cast<std::int64_t>(zigzag ? (n >> 1) ^ (~(n & 1) + 1) : n);
+    a.number = zigzag ? (n >> 1) ^ (~(n & 1) + 1) : n;
     a.text = m.bytes();
   }
   return a;
@@ -204,10 +204,10 @@ std::string write_chakra(const ChakraTrace& trace) {
     if (n.start_us > 0) put_number(m, 6, n.start_us);
     if (n.duration_us > 0) put_number(m, 7, n.duration_us);
     put_attribute(m, "is_cpu_op", kBool, n.on_cpu ? 1 : 0);
-    if (n.thread >= 0) put_attribute(m, "tid", kInt64, static_cast<std::uint64_t>(n.thread));
+    if (n.thread >= 0) put_attribute(m, "tid", kInt64, n.thread);
     if (n.type == ChakraType::Collective) {
-      put_attribute(m, "comm_type", kInt64, static_cast<std::uint64_t>(n.comm_type));
-      put_attribute(m, "comm_size", kInt64, static_cast<std::uint64_t>(n.comm_size));
+      put_attribute(m, "comm_type", kInt64, n.comm_type);
+      put_attribute(m, "comm_size", kInt64, n.comm_size);
       put_attribute(m, "comm_priority", kInt32, 0);
       if (!n.group.empty()) put_text(m, 10, "pg_name", n.group);
     } else if (n.type == ChakraType::Compute) {
@@ -229,10 +229,14 @@ std::string digest_of(const std::vector<ChakraNode>& nodes) {
     after.insert(after.end(), n.control.begin(), n.control.end());
     std::sort(after.begin(), after.end());
     for (std::uint64_t id : after) text += " " + std::to_string(id);
-    for (std::int64_t v : {static_cast<std::int64_t>(n.type), static_cast<std::int64_t>(n.start_us),
-                           static_cast<std::int64_t>(n.duration_us), std::int64_t{n.on_cpu},
-                           n.thread, n.comm_type, n.comm_size})
-      text += "/" + std::to_string(v);
+    const std::int64_t numbers[] = {static_cast<std::int64_t>(n.type),
+                                    static_cast<std::int64_t>(n.start_us),
+                                    static_cast<std::int64_t>(n.duration_us),
+                                    n.on_cpu,
+                                    n.thread,
+                                    n.comm_type,
+                                    n.comm_size};
+    for (std::int64_t v : numbers) text += "/" + std::to_string(v);
     text += n.group + n.operation;
     sum = crc32_z(sum, reinterpret_cast<const Bytef*>(text.data()), text.size());
   }

@@ -174,7 +174,7 @@ class Importer {
     }
     auto stuck = std::find_if(waits.begin(), waits.end(), [](std::size_t w) { return w > 0; });
     if (stuck == waits.end()) return std::nullopt;
-    return static_cast<std::size_t>(stuck - waits.begin());
+    return stuck - waits.begin();
   }
 
   void order() {
@@ -341,7 +341,7 @@ class Importer {
                            ", and neither the trace nor a file says which ranks that is: --groups "
                            "FILE.json ({\"" +
                            n.group + "\": [0, 1]}, as ASTRA-sim's comm-group-configuration)"};
-    if (static_cast<int>(at->second.size()) == ranks()) return {};
+    if (std::ssize(at->second) == ranks()) return {};
     return at->second;
   }
 
@@ -404,8 +404,7 @@ void check_alike(const ChakraTrace& a, const ChakraTrace& b, double& slowest) {
   for (std::size_t k = 0; k < x.size(); ++k)
     if (x[k]->comm_type != y[k]->comm_type || x[k]->comm_size != y[k]->comm_size)
       differ("has another collective " + std::to_string(k));
-  if (total_a > 0)
-    slowest = std::max(slowest, static_cast<double>(total_b) / static_cast<double>(total_a));
+  if (total_a > 0) slowest = std::max(slowest, fraction(total_b, total_a));
 }
 
 // What ddpsim export wrote, if nobody changed it.

@@ -15,8 +15,7 @@ std::int64_t put_in(const Op& op, std::int64_t size) {
 }
 
 std::uint64_t microseconds(std::int64_t ps) {
-  return static_cast<std::uint64_t>((std::max<std::int64_t>(ps, 0) + kMicrosecond.ps / 2) /
-                                    kMicrosecond.ps);
+  return (std::max<std::int64_t>(ps, 0) + kMicrosecond.ps / 2) / kMicrosecond.ps;
 }
 
 ChakraCollective type_of(Operation o) {
@@ -75,7 +74,7 @@ ChakraNode ChakraWriter::node(std::uint32_t i, int rank) const {
   n.id = i;
   n.name = name_of(program_, program_.steady, i);
   n.after = after_[i];
-  n.thread = static_cast<std::int64_t>(number_of(op.lane));
+  n.thread = number_of(op.lane);
   n.start_us = microseconds(times_[i].begin.ps);
   n.duration_us = microseconds(times_[i].takes.ps);
   if (is_collective(op.kind)) {

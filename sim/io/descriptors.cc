@@ -49,7 +49,7 @@ Input open_input(const std::string& path) {
 std::size_t read_some(int descriptor, const std::string& path, char* to, std::size_t most) {
   for (;;) {
     ssize_t n = ::read(descriptor, to, most);
-    if (n >= 0) return static_cast<std::size_t>(n);
+    if (n >= 0) return n;
     if (errno == EAGAIN)
       throw InputError{path, "is not a regular file: it has no end; save what it holds first"};
     if (errno != EINTR) fail(path, kRead, errno);
@@ -76,7 +76,7 @@ void write_all(int descriptor, const std::string& path, const std::string& text)
     ssize_t n = ::write(descriptor, text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail(path, kWritten, n < 0 ? errno : ENOSPC);
-    done += static_cast<std::size_t>(n);
+    done += n;
   }
 }
 

@@ -249,7 +249,7 @@ std::string Home::find(const std::string& folder, const std::string& name, const
   std::string hint = nearest(name, known);
   const auto at = std::find(known.begin(), known.end(), hint) - known.begin();
   if (const auto k = at - std::ssize(shipped_names); k >= 0 && k < std::ssize(captures))
-    hint = captures[static_cast<std::size_t>(k)];
+    hint = captures[k];
   // "h100" is far from "h100-sxm.datasheet" letter by letter.
   if (auto longer =
           std::find_if(shipped_names.begin(), shipped_names.end(),

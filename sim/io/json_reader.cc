@@ -200,8 +200,7 @@ void Reader::refuse_controls(const std::string& text) const {
   for (char c : text)
     if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
       fail(fmt::format(
-          "holds the control character U+{:04X}, which would reach a terminal; remove it",
-          static_cast<int>(c)));
+          "holds the control character U+{:04X}, which would reach a terminal; remove it", c));
 }
 
 std::int64_t Reader::integer() const {

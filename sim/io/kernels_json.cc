@@ -8,7 +8,6 @@
 namespace ddpsim::io {
 namespace {
 
-constexpr const char* kPrecisions[] = {"fp32", "tf32", "bf16", "fp16"};
 constexpr const char* kUnaligned[] = {"8", "4", "2"};
 
 std::string name_of(const TileShape& t) {
@@ -50,8 +49,7 @@ ProductCost read_product(const Reader& r) {
   for (std::size_t i = 0; i < 3; ++i) c.unaligned[i] = unaligned.at(kUnaligned[i]).number();
   Reader passes = r.at("passes");
   passes.only({"forward", "data_gradient", "weight_gradient"});
-  for (std::size_t i = 0; i < 3; ++i)
-    c.pass[i] = passes.at(ddpsim::name_of(static_cast<Pass>(i))).number();
+  for (Pass p : c.pass.names()) c.pass[p] = passes.at(ddpsim::name_of(p)).number();
   if (r.has("conversion")) c.conversion = r.at("conversion").number();
   if (r.has("winograd")) c.winograd = r.at("winograd").number();
   if (r.has("spread")) c.spread = read_spread(r.at("spread"));
@@ -60,15 +58,14 @@ ProductCost read_product(const Reader& r) {
 
 OrderedJson write_product(const ProductCost& c) {
   OrderedJson j{{"class", c.kernel},
-                {"precision", kPrecisions[static_cast<std::size_t>(c.precision)]},
+                {"precision", name_of(c.precision)},
                 {"flops_per_s", c.flops_per_s},
                 {"fixed_ps", c.fixed.ps},
                 {"wave_ps", c.wave.ps},
                 {"split_ps", c.split.ps}};
   for (std::size_t i = 0; i < kTiles.size(); ++i) j["tiles"][name_of(kTiles[i])] = c.tile[i];
   for (std::size_t i = 0; i < 3; ++i) j["unaligned"][kUnaligned[i]] = c.unaligned[i];
-  for (std::size_t i = 0; i < 3; ++i)
-    j["passes"][ddpsim::name_of(static_cast<Pass>(i))] = c.pass[i];
+  for (Pass p : c.pass.names()) j["passes"][ddpsim::name_of(p)] = c.pass[p];
   if (c.conversion > 0) j["conversion"] = c.conversion;
   if (c.winograd > 1) j["winograd"] = c.winograd;
   j["spread"] = write_spread(c.spread);

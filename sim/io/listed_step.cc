@@ -257,7 +257,7 @@ ListedStep read_listed_step(const Reader& r, std::size_t number, bool last, Prog
   Duration total;
   for (const Reader& o : listed.ops) {
     o.only(kOperationKeys);
-    auto index = static_cast<std::uint32_t>(step.ops.size());
+    auto index = step.next_op();
     StatedOp c;
     step.ops.push_back(operations.read(o, c));
     total += step.ops.back().duration;

@@ -25,8 +25,7 @@ nccl::PathType path_type(const XmlFile& xml, pugi::xml_node at, const char* name
   if (s.empty())
     xml.fail(
         at, fmt::format("{} is missing; it is one of {}", name, fmt::join(nccl::kPathTypes, ", ")));
-  for (std::size_t i = 0; i < nccl::kPathTypes.size(); ++i)
-    if (s == nccl::kPathTypes[i]) return static_cast<nccl::PathType>(i);
+  if (const auto type = nccl::kPathTypes.find(s)) return *type;
   xml.fail(at, fmt::format("{}=\"{}\" is none of {}", name, s.substr(0, 40),
                            fmt::join(nccl::kPathTypes, ", ")));
 }
@@ -78,7 +77,7 @@ nccl::ChannelGraph read_graph(const XmlFile& xml, pugi::xml_node at) {
     if (std::string(c.name()) != "channel") xml.fail(c, "a graph lists <channel> only");
     read_channel(xml, c, g);
   }
-  if (static_cast<int>(g.order.size()) != g.channels)
+  if (std::ssize(g.order) != g.channels)
     xml.fail(
         at, fmt::format("says nchannels=\"{}\" and lists {} channels", g.channels, g.order.size()));
   if (g.channels > 0 && !(g.bw_intra > BytesPerSecond{}))
@@ -127,8 +126,8 @@ OrderedJson write_nccl_graphs(const nccl::Graphs& graphs) {
         {"bw_intra_bytes_per_s", static_cast<std::int64_t>(std::llround(g.bw_intra.bytes_per_s))},
         {"bw_inter_bytes_per_s", static_cast<std::int64_t>(std::llround(g.bw_inter.bytes_per_s))},
         {"latency_inter_ps", g.latency_inter.ps},
-        {"type_intra", nccl::kPathTypes[static_cast<std::size_t>(g.type_intra)]},
-        {"type_inter", nccl::kPathTypes[static_cast<std::size_t>(g.type_inter)]},
+        {"type_intra", nccl::kPathTypes[g.type_intra]},
+        {"type_inter", nccl::kPathTypes[g.type_inter]},
         {"same_channels", g.same_channels},
         {"crossnic", g.crossnic},
         {"order", g.order},
@@ -179,10 +178,10 @@ nccl::Graphs read_nccl_graphs(const Json& j, const std::string& file) {
       if (two.size() != 2) channel.fail("expected two NICs, in and out (-1: none)");
       g.nics.push_back({two[0].small(-1, INT32_MAX), two[1].small(-1, INT32_MAX)});
     }
-    if (static_cast<int>(g.order.size()) != g.channels)
+    if (std::ssize(g.order) != g.channels)
       item.at("order").fail(
           fmt::format("lists {} channels; \"channels\" says {}", g.order.size(), g.channels));
-    if (!g.nics.empty() && static_cast<int>(g.nics.size()) != g.channels)
+    if (!g.nics.empty() && std::ssize(g.nics) != g.channels)
       item.at("nics").fail(
           fmt::format("lists {} channels; \"channels\" says {}", g.nics.size(), g.channels));
   }

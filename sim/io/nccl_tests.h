@@ -2,6 +2,7 @@
 // CSV tables with a column for each printed one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -120,5 +121,10 @@ struct NcclTestsRun {
 // One table as a Run. Rows whose numbers contradict each other are dropped, and named. Throws
 // InputError where ranks contradict the bandwidths, a choice is needed, or nothing is left.
 NcclTestsRun run_of(const NcclTests& tests, const NcclTestsSetting& setting);
+
+// A rank or a group, as a file has it: n, or the nearest number from `least` to 2^20.
+inline int within_2_20(std::int64_t n, int least) {
+  return static_cast<int>(std::clamp<std::int64_t>(n, least, 1 << 20));
+}
 
 }  // namespace ddpsim::io

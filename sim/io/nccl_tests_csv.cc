@@ -96,8 +96,8 @@ NcclTests read_nccl_tests_csv(const std::string& text, const std::string& file) 
     auto drop = [&](const std::string& why) {
       table->dropped.push_back("line " + std::to_string(number) + " is dropped: " + why);
     };
-    int named = static_cast<int>(std::count_if(at.begin(), at.end(), [](int x) { return x >= 0; }));
-    if (static_cast<int>(f.size()) != named) {
+    const std::int64_t named = std::count_if(at.begin(), at.end(), [](int x) { return x >= 0; });
+    if (std::ssize(f) != named) {
       drop("it has " + std::to_string(f.size()) + " fields, the header " + std::to_string(named));
       continue;
     }

@@ -73,8 +73,8 @@ void read_config(const Reader& r, NcclTestsTable& t) {
 void read_devices(const Reader& list, NcclTestsTable& t) {
   for (const Reader& r : list.items()) {
     NcclTestsDevice d;
-    d.rank = static_cast<int>(std::clamp<std::int64_t>(count(r, "rank"), 0, 1 << 20));
-    d.group = static_cast<int>(std::clamp<std::int64_t>(count(r, "group"), 0, 1 << 20));
+    d.rank = within_2_20(count(r, "rank"), 0);
+    d.group = within_2_20(count(r, "group"), 0);
     d.pid = std::to_string(count(r, "pid"));
     d.host = short_text(r, "hostname");
     d.name = short_text(r, "device_info");

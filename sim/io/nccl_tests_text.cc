@@ -232,11 +232,9 @@ class Parser {
     bool named = false;
     for (std::size_t i = 0; i + 1 < w.size(); ++i) {
       if (w[i] == "Rank")
-        d.rank =
-            static_cast<int>(std::clamp<std::int64_t>(whole(w[i + 1]).value_or(-1), -1, 1 << 20));
+        d.rank = within_2_20(whole(w[i + 1]).value_or(-1), -1);
       else if (w[i] == "Group")
-        d.group =
-            static_cast<int>(std::clamp<std::int64_t>(whole(w[i + 1]).value_or(0), 0, 1 << 20));
+        d.group = within_2_20(whole(w[i + 1]).value_or(0), 0);
       else if (w[i] == "Pid")
         d.pid = w[i + 1];
       else if (w[i] == "on" && !named)
@@ -319,8 +317,7 @@ class Parser {
     rest_.clear();
     waiting_ = false;
     if (root) {
-      r.root =
-          static_cast<int>(std::clamp<std::int64_t>(whole(v.front()).value_or(-1), -1, 1 << 20));
+      r.root = within_2_20(whole(v.front()).value_or(-1), -1);
       v.erase(v.begin());
     }
     std::size_t g = group_;

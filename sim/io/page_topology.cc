@@ -118,8 +118,7 @@ OrderedJson page_topology(const Fabric& f, const std::vector<predict::LinkBusy>&
   std::size_t inside = f.drawn()
                            ? f.host_graph().vertices.size()
                            : static_cast<std::size_t>(c.devices_per_host + c.nics_per_host + 1);
-  if (c.hosts <= kMostHosts && inside * static_cast<std::size_t>(c.hosts) <= kMostVertices)
-    Picture(f, busy).draw(j);
+  if (c.hosts <= kMostHosts && inside * c.hosts <= kMostVertices) Picture(f, busy).draw(j);
 
   std::vector<std::uint32_t> group;
   auto groups = topology::link_groups(f, &group);

@@ -8,20 +8,18 @@
 namespace ddpsim::io {
 namespace {
 
-constexpr const char* kPrecisions[] = {"fp32", "tf32", "bf16", "fp16"};
-
-std::array<double, 4> read_by_precision(const Reader& r) {
+ByPrecision read_by_precision(const Reader& r) {
   r.only({"fp32", "tf32", "bf16", "fp16"});
-  std::array<double, 4> out{};
-  for (std::size_t i = 0; i < out.size(); ++i)
-    if (r.has(kPrecisions[i])) out[i] = r.at(kPrecisions[i]).number();
+  ByPrecision out;
+  for (Precision p : kPrecisions.names())
+    if (r.has(name_of(p))) out[p] = r.at(name_of(p)).number();
   return out;
 }
 
-OrderedJson write_by_precision(const std::array<double, 4>& v) {
+OrderedJson write_by_precision(const ByPrecision& v) {
   OrderedJson j = OrderedJson::object();
-  for (std::size_t i = 0; i < v.size(); ++i)
-    if (v[i] > 0) j[kPrecisions[i]] = v[i];
+  for (Precision p : kPrecisions.names())
+    if (v[p] > 0) j[name_of(p)] = v[p];
   return j;
 }
 
@@ -30,9 +28,9 @@ SameChip read_like(const Reader& r) {
   const Reader peaks = r.at("peak_flops");
   SameChip out{r.at("gpu").text(), r.at("limit_w").number(), r.at("clock_hz").number(),
                read_by_precision(peaks)};
-  for (std::size_t i = 0; i < out.peak_flops.size(); ++i)
-    if (peaks.has(kPrecisions[i]) && !(out.peak_flops[i] > 0))
-      peaks.at(kPrecisions[i])
+  for (Precision p : kPrecisions.names())
+    if (peaks.has(name_of(p)) && !(out.peak_flops[p] > 0))
+      peaks.at(name_of(p))
           .fail("a peak rate is positive; leave out what the device does not offer");
   return out;
 }

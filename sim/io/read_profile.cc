@@ -106,13 +106,11 @@ KernelResidual read_kernel(const Reader& r) {
 
 void read_peaks(const Reader& r, ComputeSection& c) {
   r.only({"fp32", "tf32", "bf16", "fp16"});
-  const char* precisions[] = {"fp32", "tf32", "bf16", "fp16"};
-  for (std::size_t i = 0; i < 4; ++i)
-    if (r.has(precisions[i])) {
-      c.peak_flops[i] = r.at(precisions[i]).number();
-      if (c.peak_flops[i] <= 0)
-        r.at(precisions[i])
-            .fail("a peak rate is positive; leave out what the device does not offer");
+  for (Precision p : kPrecisions.names())
+    if (r.has(name_of(p))) {
+      c.peak_flops[p] = r.at(name_of(p)).number();
+      if (c.peak_flops[p] <= 0)
+        r.at(name_of(p)).fail("a peak rate is positive; leave out what the device does not offer");
     }
 }
 

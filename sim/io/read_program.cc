@@ -138,7 +138,7 @@ std::vector<std::int64_t> read_group(const Reader& r, std::int64_t ranks, std::i
   if (ranks > 0 && (sorted.front() < 0 || sorted.back() >= ranks))
     r.fail("ranks are 0 to " + std::to_string(ranks - 1) + "; the group has " +
            std::to_string(sorted.front() < 0 ? sorted.front() : sorted.back()));
-  if (static_cast<std::int64_t>(out.size()) == ranks) out.clear();
+  if (std::ssize(out) == ranks) out.clear();
   return out;
 }
 

@@ -93,7 +93,7 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
     jitter.only({"cv", "seed", "samples"});
     Jitter v;
     v.cv = jitter.at("cv").number();
-    if (jitter.has("seed")) v.seed = static_cast<std::uint64_t>(jitter.at("seed").integer());
+    if (jitter.has("seed")) v.seed = jitter.at("seed").integer();
     if (jitter.has("samples")) v.samples = jitter.at("samples").small(-1, INT32_MAX);
     out.scenario.jitter = v;
   }

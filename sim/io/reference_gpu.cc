@@ -12,8 +12,8 @@ Profile read_reference() {
   Reader sheet(document, "its datasheet");
   Reader compute = sheet.at("compute");
   Reader peaks = compute.at("peak_flops");
-  const char* precisions[] = {"fp32", "tf32", "bf16", "fp16"};
-  for (std::size_t i = 0; i < 4; ++i) p.compute.peak_flops[i] = peaks.at(precisions[i]).number();
+  for (Precision each : kPrecisions.names())
+    p.compute.peak_flops[each] = peaks.at(name_of(each)).number();
   p.compute.sms = p.costs->sms;
   p.compute.clock_hz = compute.at("clock_hz").number();
   p.memory.bandwidth_bytes_per_s = sheet.at("memory").at("bandwidth_bytes_per_s").number();

@@ -15,8 +15,7 @@ OrderedJson write_memory(const predict::Memory& m) {
   j["allocated_bytes"] = m.allocated;
   j["phase"] = m.phase;
   j["during"] = m.during;
-  for (std::size_t k = 0; k < kHolds; ++k)
-    j["at_peak_bytes"][name_of(static_cast<Holds>(k))] = m.peak[k];
+  for (Holds h : Held::names()) j["at_peak_bytes"][name_of(h)] = m.peak[h];
   j["communicators_bytes"] = m.communicators;
   j["context_bytes"] = m.context;
   return j;

@@ -40,12 +40,11 @@ OrderedJson occasions(const Occasions& o) {
 OrderedJson compute_section(const ComputeSection& c) {
   OrderedJson out = section(c.basis, c.source);
   if (c.capability > 0) out["compute_capability"] = c.capability;
-  const char* precisions[] = {"fp32", "tf32", "bf16", "fp16"};
   if (c.sms > 0) out["sms"] = c.sms;
   if (c.clock_hz > 0) out["clock_hz"] = c.clock_hz;
   out["peak_flops"] = OrderedJson::object();
-  for (std::size_t i = 0; i < 4; ++i)
-    if (c.peak_flops[i] > 0) out["peak_flops"][precisions[i]] = c.peak_flops[i];
+  for (Precision p : kPrecisions.names())
+    if (c.peak_flops[p] > 0) out["peak_flops"][name_of(p)] = c.peak_flops[p];
   out["efficiency"] = {{"gemm", range(c.efficiency[0])},
                        {"conv", range(c.efficiency[1])},
                        {"attention", range(c.efficiency[2])}};

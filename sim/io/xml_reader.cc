@@ -15,8 +15,7 @@ constexpr int kMostNodes = 1 << 16;
 constexpr int kDeepest = 64;
 
 int line_of(const std::string& text, std::ptrdiff_t offset) {
-  auto end = text.begin() +
-             std::clamp<std::ptrdiff_t>(offset, 0, static_cast<std::ptrdiff_t>(text.size()));
+  auto end = text.begin() + std::clamp<std::ptrdiff_t>(offset, 0, text.size());
   return 1 + static_cast<int>(std::count(text.begin(), end, '\n'));
 }
 

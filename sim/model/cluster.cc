@@ -4,6 +4,8 @@
 #include <initializer_list>
 #include <set>
 
+#include "sim/units/by.h"
+
 namespace ddpsim {
 namespace {
 
@@ -167,10 +169,10 @@ const char* name_of(Ecmp e) {
 }
 
 const char* name_of(Pattern p) {
-  constexpr std::array<const char*, 9> kNames{"star",      "racks",          "fat_tree",
-                                              "graph",     "ring",           "torus",
-                                              "dragonfly", "rail_optimised", "nvl72"};
-  return kNames[static_cast<std::size_t>(p)];
+  constexpr By<Pattern, const char*, 9> kNames{"star",      "racks",          "fat_tree",
+                                               "graph",     "ring",           "torus",
+                                               "dragonfly", "rail_optimised", "nvl72"};
+  return kNames[p];
 }
 
 Problem validate(const Cluster& c) {

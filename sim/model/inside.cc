@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "sim/units/by.h"
+
 namespace ddpsim {
 namespace {
 
@@ -149,14 +151,14 @@ const std::uint8_t kHybridCubeMesh[8][8] = {{0, 1, 1, 2, 2, 0, 0, 0}, {1, 0, 2, 
                                             {0, 0, 1, 0, 1, 2, 0, 2}, {0, 0, 0, 1, 2, 1, 2, 0}};
 
 const char* name_of(VertexKind k) {
-  constexpr std::array<const char*, 5> kNames{"gpu", "nic", "pcie_switch", "cpu", "nvswitch"};
-  return kNames[static_cast<std::size_t>(k)];
+  constexpr By<VertexKind, const char*, 5> kNames{"gpu", "nic", "pcie_switch", "cpu", "nvswitch"};
+  return kNames[k];
 }
 
 const char* name_of(InsidePattern p) {
-  constexpr std::array<const char*, 6> kNames{"nvswitch",  "all_to_all", "hybrid_cube_mesh",
-                                              "pcie_tree", "pairs",      "drawn"};
-  return kNames[static_cast<std::size_t>(p)];
+  constexpr By<InsidePattern, const char*, 6> kNames{"nvswitch",  "all_to_all", "hybrid_cube_mesh",
+                                                     "pcie_tree", "pairs",      "drawn"};
+  return kNames[p];
 }
 
 Problem validate(const Inside& in, int devices, int nics) {
@@ -198,8 +200,7 @@ HostGraph expand(const Inside& in, int devices, int nics) {
   if (in.switches_per_socket > 0) {
     ends = b.add_many("pcie", VertexKind::PcieSwitch, in.sockets * in.switches_per_socket);
     for (std::size_t s = 0; s < ends.size(); ++s)
-      b.join(ends[s], cpus[s / static_cast<std::size_t>(in.switches_per_socket)],
-             in.pcie_uplink ? *in.pcie_uplink : down);
+      b.join(ends[s], cpus[s / in.switches_per_socket], in.pcie_uplink ? *in.pcie_uplink : down);
   }
   for (std::size_t g = 0; g < gpus.size(); ++g)
     b.join(gpus[g], ends[g * ends.size() / gpus.size()], down);

@@ -40,8 +40,8 @@ const Cost* noted(const KernelCosts& k, const Cost* c) {
 }  // namespace
 
 const char* name_of(Pass p) {
-  constexpr const char* names[] = {"forward", "data_gradient", "weight_gradient"};
-  return names[static_cast<int>(p)];
+  constexpr By<Pass, const char*, 3> kNames{"forward", "data_gradient", "weight_gradient"};
+  return kNames[p];
 }
 
 const ProductCost* find_product(const KernelCosts& k, const std::string& kernel, Precision p) {

@@ -10,6 +10,7 @@
 
 #include "sim/model/error.h"
 #include "sim/model/workload.h"
+#include "sim/units/by.h"
 #include "sim/units/units.h"
 
 namespace ddpsim {
@@ -45,7 +46,7 @@ struct ProductCost {
   std::array<double, kTiles.size()> tile{1, 1, 1, 1, 1};  // share of the rate, by kTiles
   // Rows of the operands begin at multiples of 8, 4 or 2 bytes only: share of the rate.
   std::array<double, 3> unaligned{1, 1, 1};
-  std::array<double, 3> pass{1, 1, 1};  // share of the rate, by Pass: operands lie differently
+  By<Pass, double, 3> pass{1, 1, 1};  // share of the rate, by Pass: operands lie differently
   double conversion = 0;  // conv in NCHW: traffic of conversions, as a multiple of its activations
   // 3 x 3 convolutions at stride 1, forward and the gradient of data: so many times fewer
   // operations.

@@ -2,8 +2,9 @@
 // Program; predict/memory.h says what it comes to.
 #pragma once
 
-#include <array>
 #include <cstdint>
+
+#include "sim/units/by.h"
 
 namespace ddpsim {
 
@@ -19,14 +20,8 @@ enum class Holds : std::uint8_t {
   Temporaries    // of a single operation: gradients of activations, the optimizer's
 };
 inline constexpr std::size_t kHolds = 9;
-const char* name_of(Holds h);                   // "optimizer_state"
-using Held = std::array<std::int64_t, kHolds>;  // bytes
-inline std::int64_t& of(Held& held, Holds h) {
-  return held[static_cast<std::size_t>(h)];
-}
-inline std::int64_t of(const Held& held, Holds h) {
-  return held[static_cast<std::size_t>(h)];
-}
+const char* name_of(Holds h);                  // "optimizer_state"
+using Held = By<Holds, std::int64_t, kHolds>;  // bytes
 
 // Bytes that an operation allocates or frees (negative). In a device's own order of work memory
 // comes and goes as the host issues operations; what another stream still uses is not free before

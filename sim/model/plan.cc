@@ -6,11 +6,13 @@
 #include <set>
 #include <string_view>
 
+#include "sim/units/by.h"
+
 namespace ddpsim {
 
 const char* name_of(Backend b) {
-  constexpr std::array<const char*, 4> kNames{"nccl", "gloo", "tcp", "mpi"};
-  return kNames[static_cast<std::size_t>(b)];
+  constexpr By<Backend, const char*, 4> kNames{"nccl", "gloo", "tcp", "mpi"};
+  return kNames[b];
 }
 
 int worker_threads(const Plan& plan, Backend backend) {

@@ -2,19 +2,19 @@
 // docs/formats.md. Equations: docs/model.md, 5.1.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 
 #include "sim/model/error.h"
+#include "sim/model/workload.h"
 
 namespace ddpsim {
 
 // At the clock of the peaks.
 struct Draw {
   double idle_w = 0;
-  double busy_w = 0;                        // more, while any kernel runs
-  std::array<double, 4> joules_per_flop{};  // of products, convolutions and attention, by Precision
+  double busy_w = 0;              // more, while any kernel runs
+  ByPrecision joules_per_flop{};  // of products, convolutions and attention, by Precision
 };
 
 // A card of the same chip: at the same share of its peaks it draws the same share of its limit as
@@ -23,7 +23,7 @@ struct SameChip {
   std::string gpu;
   double limit_w = 0;
   double clock_hz = 0;
-  std::array<double, 4> peak_flops{};  // by Precision; 0 = not offered
+  ByPrecision peak_flops{};  // by Precision; 0 = not offered
 };
 
 struct PowerSection {

@@ -71,8 +71,7 @@ Problem validate(const PowerSection& p) {
   if (!(c.limit_w > 0 && c.limit_w <= kMost))
     return {"/power/like/limit_w", "more than 0 and at most 100000 watts"};
   if (!(c.clock_hz > 0)) return {"/power/like/clock_hz", "a clock is positive"};
-  if (!(c.peak_flops[static_cast<std::size_t>(Precision::Fp32)] > 0))
-    return {"/power/like/peak_flops", "fp32 at least"};
+  if (!(c.peak_flops[Precision::Fp32] > 0)) return {"/power/like/peak_flops", "fp32 at least"};
   return {};
 }
 

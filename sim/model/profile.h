@@ -48,7 +48,7 @@ struct ComputeSection {
       0;        // of an NVIDIA GPU, times ten: 70 V100, 80 A100, 90 H100, 100 B200; 0 = not said
   int sms = 0;  // streaming multiprocessors; 0 = not said
   double clock_hz = 0;                       // boost clock of the datasheet; 0 = not said
-  std::array<double, 4> peak_flops{};        // flop/s by Precision; 0 = not offered
+  ByPrecision peak_flops{};                  // flop/s by Precision; 0 = not offered
   std::array<Range, 3> efficiency{};         // gemm, conv, attention
   std::array<std::vector<Knot>, 3> stretch;  // the same classes: how much longer than flops / (peak
                                              // * efficiency), by that duration; empty = not at all

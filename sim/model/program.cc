@@ -4,6 +4,8 @@
 #include <array>
 #include <numeric>
 
+#include "sim/units/by.h"
+
 namespace ddpsim {
 
 std::string name_of(Lane l, const std::vector<std::string>& streams) {
@@ -11,24 +13,23 @@ std::string name_of(Lane l, const std::vector<std::string>& streams) {
   return number_of(l) < kLanes ? kNames[number_of(l)] : streams[number_of(l) - kLanes];
 }
 const char* name_of(Does d) {
-  constexpr std::array<const char*, 9> kNames{"compute", "copy",    "launch", "communicate", "wait",
-                                              "host",    "request", "load",   "move"};
-  return kNames[static_cast<std::size_t>(d)];
+  constexpr By<Does, const char*, 9> kNames{"compute", "copy",    "launch", "communicate", "wait",
+                                            "host",    "request", "load",   "move"};
+  return kNames[d];
 }
 const char* name_of(Phase p) {
-  constexpr std::array<const char*, 5> kNames{"between", "forward", "backward", "reduced",
-                                              "update"};
-  return kNames[static_cast<std::size_t>(p)];
+  constexpr By<Phase, const char*, 5> kNames{"between", "forward", "backward", "reduced", "update"};
+  return kNames[p];
 }
 const char* name_of(Cost c) {
-  constexpr std::array<const char*, 7> kNames{"measured",     "memory", "half_division",
-                                              "thin_product", "launch", "launch_collective",
-                                              "traverse"};
-  return kNames[static_cast<std::size_t>(c)];
+  constexpr By<Cost, const char*, 7> kNames{"measured",     "memory", "half_division",
+                                            "thin_product", "launch", "launch_collective",
+                                            "traverse"};
+  return kNames[c];
 }
 const char* name_of(StepKind k) {
-  constexpr std::array<const char*, 3> kKinds{"first", "rebuild", "steady"};
-  return kKinds[static_cast<std::size_t>(k)];
+  constexpr By<StepKind, const char*, 3> kKinds{"first", "rebuild", "steady"};
+  return kKinds[k];
 }
 
 std::string name_of(const Program& p, const StepProgram& s, std::uint32_t index) {
@@ -70,7 +71,7 @@ std::vector<Lane> own_communicators(const Program& p) {
 
 std::size_t communicator_of(const std::vector<Lane>& own, Lane lane) {
   const auto at = std::find(own.begin(), own.end(), lane);
-  return at == own.end() ? 0 : static_cast<std::size_t>(at - own.begin()) + 1;
+  return at == own.end() ? 0 : at - own.begin() + 1;
 }
 
 std::vector<std::vector<int>> members(const RankGroups& g, int ranks) {

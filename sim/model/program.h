@@ -16,6 +16,7 @@
 #include "sim/model/memory.h"
 #include "sim/model/plan.h"
 #include "sim/model/workload.h"
+#include "sim/units/by.h"
 
 namespace ddpsim {
 
@@ -30,6 +31,9 @@ constexpr std::size_t number_of(Lane l) {
 constexpr Lane stream(std::size_t k) {
   return static_cast<Lane>(kLanes + k);
 }
+// One value for each lane that a Program can have.
+template <class T>
+using ByLane = By<Lane, T, kLanes + kMostStreams>;
 // A lane runs one operation after another, in listed order; a pool and a future's callbacks do not.
 constexpr bool in_order(Lane l) {
   return l != Lane::Worker && l != Lane::Callback;
@@ -240,6 +244,9 @@ struct StepProgram {
   std::vector<MemoryChange> memory;  // as the host issues operations
   // Of a coordinated Program, by tensor: the operation that makes it ready; kNoOp = none does.
   std::vector<std::uint32_t> made_by;
+  // The index that the next one gets.
+  std::uint32_t next_op() const { return static_cast<std::uint32_t>(ops.size()); }
+  std::uint32_t next_bucket() const { return static_cast<std::uint32_t>(buckets.size()); }
 };
 
 // What is reduced together is decided while the Program is played, by a thread of each rank that
@@ -310,6 +317,8 @@ struct Program {
   std::size_t frozen =
       0;  // of these, the last ones: they have no gradient, and nothing updates them
   std::vector<std::int64_t> tensor_bytes;
+  // The index that the next one gets.
+  std::uint32_t next_label() const { return static_cast<std::uint32_t>(labels.size()); }
 };
 
 std::string name_of(const Program& p, const StepProgram& s, std::uint32_t op);

@@ -29,7 +29,7 @@ const char* shipped_nccl(Version v) {
 }
 
 const char* first_with(Change c) {
-  return known(kDifferences[static_cast<std::size_t>(c)].since).name;
+  return known(difference_of(c).since).name;
 }
 
 std::optional<Version> parse_version(std::string_view text) {

@@ -198,17 +198,19 @@ inline constexpr std::array kDifferences{
         "#186000, #186335"},
 };
 
+constexpr const Difference& difference_of(Change c) {
+  return kDifferences[static_cast<std::size_t>(c)];
+}
+
 class Version {
  public:
   constexpr Version() = default;  // 2.7
   constexpr Version(int major, int minor) : release_{major, minor} {}
-  constexpr bool has(Change c) const {
-    return release_ >= kDifferences[static_cast<std::size_t>(c)].since;
-  }
+  constexpr bool has(Change c) const { return release_ >= difference_of(c).since; }
   // This version, or the first that has the change.
   constexpr Version with(Change c) const {
     Version v = *this;
-    v.release_ = std::max(release_, kDifferences[static_cast<std::size_t>(c)].since);
+    v.release_ = std::max(release_, difference_of(c).since);
     return v;
   }
   bool operator==(const Version&) const = default;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/units/by.h"
+
 namespace ddpsim {
 
 const char* name_of(EvidenceClass e) {
-  constexpr std::array<const char*, 5> kNames{"system", "replay", "collective", "kernel",
-                                              "published"};
-  return kNames[static_cast<std::size_t>(e)];
+  constexpr By<EvidenceClass, const char*, 5> kNames{"system", "replay", "collective", "kernel",
+                                                     "published"};
+  return kNames[e];
 }
 
 bool is_predicted(const Run& run) {

@@ -5,12 +5,14 @@
 #include <cstdio>
 #include <unordered_set>
 
+#include "sim/units/by.h"
+
 namespace ddpsim {
 namespace {
 
-constexpr std::array<const char*, 8> kDTypeNames{"float32", "float16", "bfloat16", "float64",
-                                                 "int64",   "int32",   "uint8",    "bool"};
-constexpr std::array<std::int64_t, 8> kDTypeSizes{4, 2, 2, 8, 8, 4, 1, 1};
+constexpr By<DType, const char*, kDTypes> kDTypeNames{"float32", "float16", "bfloat16", "float64",
+                                                      "int64",   "int32",   "uint8",    "bool"};
+constexpr By<DType, std::int64_t, kDTypes> kDTypeSizes{4, 2, 2, 8, 8, 4, 1, 1};
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
 constexpr std::size_t kMostTensors = 65'536;
 constexpr Duration kMaxTime = kSecond * 86'400;  // of one forward, backward or optimizer: a day
@@ -122,19 +124,13 @@ Problem check_layers(const Workload& w) {
 }  // namespace
 
 std::int64_t element_size(DType t) {
-  return kDTypeSizes[static_cast<std::size_t>(t)];
+  return kDTypeSizes[t];
 }
 const char* name_of(DType t) {
-  return kDTypeNames[static_cast<std::size_t>(t)];
+  return kDTypeNames[t];
 }
 std::optional<DType> parse_dtype(const std::string& name) {
-  for (std::size_t i = 0; i < kDTypeNames.size(); ++i)
-    if (name == kDTypeNames[i]) return static_cast<DType>(i);
-  return std::nullopt;
-}
-const char* name_of(Precision p) {
-  constexpr std::array<const char*, 4> kNames{"fp32", "tf32", "bf16", "fp16"};
-  return kNames[static_cast<std::size_t>(p)];
+  return kDTypeNames.find(name);
 }
 
 std::int64_t Tensor::elements() const {
@@ -214,6 +210,12 @@ double optimizer_bytes_per_element(const Workload& w) {
   // Gradients become four bytes (read 2, write 4), the updated copy halves (read 4, write 2).
   return w.casting == Casting::MasterWeights ? bytes + 12 : bytes;
 }
+std::int64_t optimizer_traffic(const Optimizer& o, std::int64_t elements) {
+  return static_cast<std::int64_t>(static_cast<double>(elements) * optimizer_bytes_per_element(o));
+}
+std::int64_t optimizer_traffic(const Workload& w, std::int64_t elements) {
+  return static_cast<std::int64_t>(static_cast<double>(elements) * optimizer_bytes_per_element(w));
+}
 
 std::int64_t optimizer_passes(const Optimizer& o) {
   using Kind = Optimizer::Kind;
@@ -254,7 +256,7 @@ LoopWork loop_work(const Workload& w, std::int64_t elements, std::int64_t tensor
 }
 
 LoopWork loop_work(const Workload& w) {
-  return loop_work(w, w.elements(), static_cast<std::int64_t>(w.tensors.size()));
+  return loop_work(w, w.elements(), w.tensors.size());
 }
 
 // Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to

@@ -9,11 +9,13 @@
 
 #include "sim/model/algorithm.h"
 #include "sim/model/error.h"
+#include "sim/units/by.h"
 #include "sim/units/units.h"
 
 namespace ddpsim {
 
 enum class DType : std::uint8_t { Float32, Float16, BFloat16, Float64, Int64, Int32, UInt8, Bool };
+inline constexpr std::size_t kDTypes = 8;
 std::int64_t element_size(DType t);  // bytes
 const char* name_of(DType t);        // "float32", ...
 std::optional<DType> parse_dtype(const std::string& name);
@@ -21,7 +23,11 @@ std::optional<DType> parse_dtype(const std::string& name);
 enum class DeviceKind : std::uint8_t { Cpu, Gpu };
 enum class Basis : std::uint8_t { Captured, Described };
 enum class Precision : std::uint8_t { Fp32, Tf32, Bf16, Fp16 };
-const char* name_of(Precision p);
+inline constexpr By<Precision, const char*, 4> kPrecisions{"fp32", "tf32", "bf16", "fp16"};
+using ByPrecision = By<Precision, double, 4>;
+inline const char* name_of(Precision p) {
+  return kPrecisions[p];
+}
 constexpr bool is_half(Precision p) {
   return p == Precision::Bf16 || p == Precision::Fp16;
 }
@@ -157,6 +163,7 @@ struct Optimizer {
 // Bytes of memory traffic per fp32 parameter in one optimizer step, all passes. Source: facts of
 // torch/optim/{sgd,adam}.py; docs/model.md.
 double optimizer_bytes_per_element(const Optimizer& o);
+std::int64_t optimizer_traffic(const Optimizer& o, std::int64_t elements);  // bytes
 // A collective that a training script calls itself, beside its data-parallel system; of all ranks.
 struct OwnCollective {
   Operation operation = Operation::AllReduce;
@@ -235,6 +242,7 @@ struct Workload {
   std::int64_t elements() const;  // of `tensors`
   Bytes frozen_bytes() const;
   std::int64_t frozen_elements() const;
+  TensorIndex tensor_count() const { return static_cast<TensorIndex>(tensors.size()); }
   // All parameters under one index: `tensors`, then `frozen`.
   std::size_t parameters() const { return tensors.size() + frozen.size(); }
   const Tensor& parameter(TensorIndex t) const {
@@ -249,6 +257,7 @@ struct Workload {
 std::vector<bool> differentiated(const Workload& w);
 // The same by how this workload trains: halves (Pure), or a copy of four bytes beside them.
 double optimizer_bytes_per_element(const Workload& w);
+std::int64_t optimizer_traffic(const Workload& w, std::int64_t elements);
 
 // The passes over gradients that a loop makes, in bytes of traffic and kernels; 0 bytes: it makes
 // none.

@@ -19,7 +19,7 @@ class Capacity {
       : node_(node),
         machine_(machine),
         left_(node.links),
-        nic_in_(static_cast<std::size_t>(node.nics), node.nic_bandwidth),
+        nic_in_(node.nics, node.nic_bandwidth),
         nic_out_(nic_in_) {}
 
   bool take_hop(int a, int b, GBps speed) { return take(hop(a, b, speed)); }

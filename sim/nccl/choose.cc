@@ -107,11 +107,9 @@ int most_threads(const System& s, const Settings& set, Algorithm a, Protocol p) 
 std::optional<PathType> parse_level(const std::string& text) {
   constexpr std::array kNumbered{PathType::Loc, PathType::Pix, PathType::Pxb,
                                  PathType::Phb, PathType::Sys, PathType::Sys};
-  for (std::size_t i = 0; i <= static_cast<std::size_t>(PathType::Sys); ++i)
-    if (text == kPathTypes[i]) return static_cast<PathType>(i);
+  if (const auto named = kPathTypes.find(text); named && *named <= PathType::Sys) return named;
   auto number = parse_integer(text);
-  if (number && *number >= 0 && *number < static_cast<std::int64_t>(kNumbered.size()))
-    return kNumbered[*number];
+  if (number && *number >= 0 && *number < std::ssize(kNumbered)) return kNumbered[*number];
   return std::nullopt;
 }
 
@@ -157,6 +155,9 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
                    std::to_string(least) + " to " + std::to_string(most));
     return least;
   };
+  auto small = [&](const std::string& name, const std::string& text, int least, int most) {
+    return static_cast<int>(number(name, text, least, most));
+  };
   // A list for one function replaces the one for all that stands before it.
   Lists<Algorithm> algorithms;
   Lists<Protocol> protocols;
@@ -177,17 +178,17 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
       std::string why = apply_lists(text, "ll, ll128, simple", protocols);
       if (!why.empty()) fail(name, why);
     } else if (name == "NCCL_MIN_CTAS" || name == "NCCL_MIN_NCHANNELS") {
-      s.min_channels = static_cast<int>(number(name, text, 1, 64));
+      s.min_channels = small(name, text, 1, 64);
     } else if (name == "NCCL_MAX_CTAS" || name == "NCCL_MAX_NCHANNELS") {
-      s.max_channels = static_cast<int>(number(name, text, 1, 64));
+      s.max_channels = small(name, text, 1, 64);
     } else if (name == "NCCL_NTHREADS") {
-      s.threads = static_cast<int>(number(name, text, 64, 512));
+      s.threads = small(name, text, 64, 512);
     } else if (name == "NCCL_LL128_NTHREADS") {
-      s.ll128_threads = static_cast<int>(number(name, text, 160, 640));
+      s.ll128_threads = small(name, text, 160, 640);
     } else if (name == "NCCL_BUFFSIZE") {
       s.buffer_bytes = number(name, text, 4096, 1LL << 30);
     } else if (name == "NCCL_CROSS_NIC") {
-      s.cross_nic = static_cast<int>(number(name, text, 0, 2));
+      s.cross_nic = small(name, text, 0, 2);
     } else if (name == "NCCL_P2P_LEVEL") {
       auto level = parse_level(text);
       if (!level)
@@ -198,9 +199,9 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
     } else if (name == "NCCL_SHM_DISABLE") {
       s.shared_memory = number(name, text, 0, 1) == 0;
     } else if (name == "NCCL_SOCKET_NTHREADS") {
-      s.socket_threads = static_cast<int>(number(name, text, 0, 16));
+      s.socket_threads = small(name, text, 0, 16);
     } else if (name == "NCCL_NSOCKS_PERTHREAD") {
-      s.sockets_per_thread = static_cast<int>(number(name, text, 1, 64));
+      s.sockets_per_thread = small(name, text, 1, 64);
     } else if (name != "NCCL_P2P_DISABLE") {
       fail(name, "is not a setting that ddpsim reads");
     }

@@ -108,8 +108,7 @@ void Finder::find_once(Shape shape, int least, int most) {
     best_.cross = 1;
   now_ = best_;
   GBps total = reach_.total();
-  if (asked_ != Shape::Ring && node_.gpus > 1)
-    total *= static_cast<double>(node_.gpus) / (node_.gpus - 1);
+  if (asked_ != Shape::Ring && node_.gpus > 1) total *= 1.0 * node_.gpus / (node_.gpus - 1);
   at_ = 0;
   while (at_ + 1 < speeds_.size() && (speeds_[at_] > reach_.fastest(network_) + kSlack ||
                                       speeds_[at_] * best_.least > total + kSlack))

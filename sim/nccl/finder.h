@@ -23,7 +23,9 @@ std::vector<GBps> speeds(const Machine& m, bool one_node);
 // follow, which change nothing; where another one would, all is done again as NCCL does it.
 class Finder {
  public:
-  Finder(const Node& node, const Machine& machine, const Reach& reach, bool network, bool in_full);
+  // `in_full`: try by try as NCCL does it, and slower for it.
+  Finder(const Node& node, const Machine& machine, const Reach& reach, bool network,
+         bool in_full = false);
 
   // `least`, `most`: channels.
   Channels find(Shape shape, int least, int most);

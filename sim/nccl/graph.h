@@ -13,9 +13,10 @@
 
 namespace ddpsim::nccl {
 
+using topology::kPathTypes;
 using topology::PathType;
-inline constexpr std::array<const char*, 12> kPathTypes{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
-                                                        "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
+template <>
+inline constexpr std::size_t kCount<PathType> = kPathTypes.size();
 
 struct ChannelGraph {
   int channels =

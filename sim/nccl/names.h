@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "sim/model/algorithm.h"
+#include "sim/units/by.h"
 
 namespace ddpsim::nccl {
 
@@ -52,26 +53,11 @@ inline constexpr std::size_t kCount<Pipeline> = 6;
 
 // All of them, in order.
 template <class Name>
-constexpr auto make_all() {
-  std::array<Name, kCount<Name>> out{};
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<Name>(i);
-  return out;
-}
-template <class Name>
-inline constexpr auto kAll = make_all<Name>();
+inline constexpr auto kAll = all_of<Name, kCount<Name>>();
 
 // One value for each name.
 template <class Name, class T>
-struct By {
-  std::array<T, kCount<Name>> values{};
-  constexpr T& operator[](Name n) { return values[static_cast<std::size_t>(n)]; }
-  constexpr const T& operator[](Name n) const { return values[static_cast<std::size_t>(n)]; }
-  auto begin() { return values.begin(); }
-  auto end() { return values.end(); }
-  auto begin() const { return values.begin(); }
-  auto end() const { return values.end(); }
-  void fill(const T& v) { values.fill(v); }
-};
+using By = ddpsim::By<Name, T, kCount<Name>>;
 
 const char* name_of(Algorithm a);  // "ring", as NCCL_ALGO takes it, in lower case
 const char* name_of(Protocol p);   // "ll", "ll128", "simple"

@@ -46,7 +46,7 @@ Reach::Reach(const Node& node, bool network) : node_(node) {
   find_total();
   if (!network || node.nics == 0) return;
   // A NIC is one link more.
-  for (std::size_t i = 0; i < n * static_cast<std::size_t>(node.nics); ++i) {
+  for (std::size_t i = 0; i < n * node.nics; ++i) {
     out_.push_back(along(node.out_route[i], node.nic_bandwidth, 1));
     in_.push_back(along(node.in_route[i], node.nic_bandwidth, 1));
   }
@@ -67,8 +67,7 @@ Reach::Reach(const Node& node, bool network) : node_(node) {
   }
   tried_.resize(n + 1);
   for (int g = -1; g < node.gpus; ++g)
-    for (std::size_t far = 0; far < tried_.front().size(); ++far)
-      tried_[g + 1][far] = order_of_nics(g, static_cast<PathType>(far));
+    for (PathType far : kAll<PathType>) tried_[g + 1][far] = order_of_nics(g, far);
 }
 
 int Reach::own_nic(int gpu, int channel) const {
@@ -101,11 +100,13 @@ std::vector<int> Reach::order_of_nics(int gpu, PathType far) const {
       add(nic);
     }
   });
-  for (std::size_t type = 0; type <= static_cast<std::size_t>(far); ++type)
+  for (PathType type : kAll<PathType>) {
+    if (type > far) break;
     each_gpu([&](int g) {
       for (int nic = 0; nic < node_.nics; ++nic)
-        if (node_.nic_path[node_.at(g, nic)] == static_cast<PathType>(type)) add(nic);
+        if (node_.nic_path[node_.at(g, nic)] == type) add(nic);
     });
+  }
   return out;
 }
 

@@ -33,9 +33,7 @@ class Reach {
   int own_gpu(int nic) const { return nth(own_gpu_, nic); }
   // NICs in the order in which they are tried: each GPU's own ones, then others no farther than
   // `far`. Of one GPU, or (-1) of all.
-  const std::vector<int>& nics(int gpu, PathType far) const {
-    return tried_[static_cast<std::size_t>(gpu + 1)][static_cast<std::size_t>(far)];
-  }
+  const std::vector<int>& nics(int gpu, PathType far) const { return tried_[gpu + 1][far]; }
   // The fastest way of a GPU: to NICs, or to other GPUs.
   GBps fastest(bool network) const;
   // All that leaves a GPU: its NVLinks together, or its PCIe link.
@@ -53,7 +51,7 @@ class Reach {
   std::vector<std::vector<int>> near_gpu_;  // NICs
   std::vector<std::vector<int>> near_nic_;  // GPUs
   std::vector<int> own_gpu_;
-  std::vector<std::array<std::vector<int>, 12>> tried_;
+  std::vector<By<PathType, std::vector<int>>> tried_;
   GBps total_;
 };
 

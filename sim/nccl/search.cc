@@ -28,7 +28,7 @@ void fall_back(ChannelGraph& g, const Node& node, bool network) {
   g.channels = 1;
   g.bw_intra = g.bw_inter = kFallbackBandwidth;
   g.type_intra = g.type_inter = PathType::Sys;
-  g.order.assign(1, std::vector<int>(static_cast<std::size_t>(node.gpus)));
+  g.order.assign(1, std::vector<int>(node.gpus));
   std::iota(g.order.front().begin(), g.order.front().end(), 0);
   g.nics.clear();
   g.crossnic = 0;
@@ -154,7 +154,7 @@ ChannelGraph nvls(const Node& node, bool several, const Machine& m) {
   return g;
 }
 
-Graphs find_all(const SearchQuestion& q, bool in_full = false) {
+Graphs find_all(const SearchQuestion& q) {
   const Node& node = q.node;
   const Machine& m = q.machine;
   int cc = m.compute_capability;
@@ -163,7 +163,7 @@ Graphs find_all(const SearchQuestion& q, bool in_full = false) {
   ChannelGraph& tree = out[GraphId::Tree];
   bool network = q.several;
   Reach reach(node, network);
-  Finder finder(node, m, reach, network, in_full);
+  Finder finder(node, m, reach, network);
   int found = 0;
   if (node.gpus > 1 || network) {
     int least = m.version.has(Change::TwoRingsOfTwoDomains) && two_domains(node) ? 2 : 1;
@@ -249,10 +249,6 @@ Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_in
   }
   for (ChannelGraph& g : *out) g.latency_inter = latency_inter;
   return *out;
-}
-
-Graphs search_in_full(const SearchQuestion& q) {
-  return find_all(q, true);
 }
 
 }  // namespace ddpsim::nccl

@@ -34,7 +34,7 @@ struct Node {
   bool nvswitch = false;
   GBps nvlink_per_gpu;  // with NVSwitch
   std::size_t at(int gpu, int nic) const {
-    return static_cast<std::size_t>(gpu * nics + nic);
+    return gpu * nics + nic;
   }  // in the lists of [gpu * nics + nic]
   bool operator==(const Node&) const = default;
 };
@@ -88,7 +88,5 @@ class NewestSearches {
 // `latency_inter`: of the network plugin. `known`: asked first, and told.
 Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet,
               const Searches* known = nullptr);
-// The same, try by try as NCCL does it, and slower for it; latency_inter is 0. For tests.
-Graphs search_in_full(const SearchQuestion& q);
 
 }  // namespace ddpsim::nccl

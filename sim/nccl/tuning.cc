@@ -18,9 +18,7 @@ using ByAlgorithm = By<Algorithm, ByProtocol>;
 
 constexpr ByAlgorithm by_algorithm(std::array<std::array<double, 3>, 7> rows) {
   ByAlgorithm out;
-  for (Algorithm a : kAll<Algorithm>)
-    for (Protocol p : kAll<Protocol>)
-      out[a][p] = rows[static_cast<std::size_t>(a)][static_cast<std::size_t>(p)];
+  for (std::size_t i = 0; i < rows.size(); ++i) out.values[i].values = rows[i];
   return out;
 }
 constexpr ByAlgorithm kBase = by_algorithm(

@@ -33,7 +33,7 @@ struct System {
   bool ll = true;         // ... and 8-byte stores
   bool rccl = false;      // RCCL in NCCL's place
   Graphs graphs;
-  double per_node() const { return static_cast<double>(ranks) / nodes; }
+  double per_node() const { return 1.0 * ranks / nodes; }
   // GPUs of a node between which NVLS divides an operation.
   double heads() const {
     int channels = graphs[GraphId::Nvls].channels;

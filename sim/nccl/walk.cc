@@ -8,6 +8,14 @@
 
 // NOLINTBEGIN(misc-no-recursion)
 namespace ddpsim::nccl {
+namespace {
+
+// As NCCL compares rates, in whole GB/s.
+int truncated(GBps rate) {
+  return static_cast<int>(rate.gb_per_s);
+}
+
+}  // namespace
 
 Walk::Walk(const Node& node, const Machine& machine, const Reach& reach, bool network)
     : node_(node),
@@ -15,9 +23,9 @@ Walk::Walk(const Node& node, const Machine& machine, const Reach& reach, bool ne
       reach_(reach),
       network_(network),
       capacity_(node, machine),
-      nic_left_(static_cast<std::size_t>(node.nics), node.nic_bandwidth),
-      visited_(static_cast<std::size_t>(node.gpus), 0),
-      nearest_(visited_.size() * static_cast<std::size_t>(node.nics + 1)),
+      nic_left_(node.nics, node.nic_bandwidth),
+      visited_(node.gpus, 0),
+      nearest_(visited_.size() * (node.nics + 1)),
       least_hops_(least_hops()) {}
 
 int Walk::look(const Channels& wanted, Channels& best, int tries, bool all) {
@@ -25,7 +33,7 @@ int Walk::look(const Channels& wanted, Channels& best, int tries, bool all) {
   cut_ = found_ = false;
   now_ = wanted;
   now_.count = 0;
-  now_.order.assign(static_cast<std::size_t>(now_.most) * visited_.size(), 0);
+  now_.order.assign(now_.most * visited_.size(), 0);
   now_.nics.assign(now_.most, {-1, -1});
   best_ = &best;
   tries_ = tries;
@@ -138,9 +146,9 @@ void Walk::begin() {
 
 void Walk::begin_at_nics() {
   const std::vector<int>& nics = reach_.nics(-1, now_.far_inter);
-  const GBps whole{static_cast<double>(static_cast<int>(now_.inter.gb_per_s))};
+  const GBps whole{1.0 * truncated(now_.inter)};
   for (std::size_t i = 0; i < nics.size(); ++i) {
-    int nic = nics[(static_cast<std::size_t>(now_.count) + i) % nics.size()];
+    int nic = nics[(now_.count + i) % nics.size()];
     GBps& left = nth(nic_left_, nic);
     if (left < whole) continue;
     if (in_pairs() && nic != nth(now_.nics, now_.count - 1)[1]) continue;
@@ -178,7 +186,7 @@ void Walk::begin_near(int nic) {
     const Reached& r = reach_.from_nic(g, nic);
     if (r.rate > rate || (r.rate == rate && r.hops < hops)) rate = r.rate, hops = r.hops;
   }
-  if (rate.gb_per_s < static_cast<int>(now_.inter.gb_per_s)) return;
+  if (rate.gb_per_s < truncated(now_.inter)) return;
   for (int i = 0; i < node_.gpus; ++i) {
     int g = (now_.count + i) % node_.gpus;
     const Reached& r = reach_.from_nic(g, nic);
@@ -317,8 +325,7 @@ const std::vector<int>& Walk::nearest_first(int gpu, int nic) {
     int g = (gpu + i) % node_.gpus;
     const Reached& inside = reach_.between(gpu, g);
     Reached from = nic >= 0 ? reach_.from_nic(g, nic) : Reached{};
-    keys.emplace_back(-static_cast<int>(from.rate.gb_per_s), from.hops,
-                      -static_cast<int>(inside.rate.gb_per_s), inside.hops, i, g);
+    keys.emplace_back(-truncated(from.rate), from.hops, -truncated(inside.rate), inside.hops, i, g);
   }
   std::sort(keys.begin(), keys.end());
   for (const Key& k : keys) out.push_back(std::get<5>(k));
@@ -338,8 +345,7 @@ void Walk::add_next_gpus(int gpu, const Step& s) {
   if (to_nic && s.leave != s.at + 1 && std::all_of(begin, next_.end(), [&](int g) {
         const Reached& a = reach_.between(gpu, *begin);
         const Reached& b = reach_.between(gpu, g);
-        return static_cast<int>(a.rate.gb_per_s) == static_cast<int>(b.rate.gb_per_s) &&
-               a.hops == b.hops;
+        return truncated(a.rate) == truncated(b.rate) && a.hops == b.hops;
       }))
     std::reverse(begin, next_.end());
   if (node_.nvswitch) add_neighbours(gpu, first);

@@ -73,7 +73,7 @@ class Coordinated {
                               [](const Asked& x, TaskId t) { return x.task < t; });
     for (; a != asked_.end() && a->task == task; ++a) {
       step_of_[a->tensor] = a->live;
-      if (cycles_->request(static_cast<int>(a->rank_class), a->tensor, now)) wake_all(now);
+      if (cycles_->request(a->rank_class, a->tensor, now)) wake_all(now);
     }
     if (auto w = wakes_.find(task); w != wakes_.end()) {
       std::uint32_t c = w->second;
@@ -81,7 +81,7 @@ class Coordinated {
       begin_cycle(c, now, release);
     }
     for (auto [at, end] = frees_.equal_range(task); at != end; at = frees_.erase(at)) {
-      cycles_->done(static_cast<int>(at->second), now);
+      cycles_->done(at->second, now);
       wake(at->second, now);
     }
   }
@@ -114,7 +114,7 @@ class Coordinated {
   };
 
   void wake(std::uint32_t c, TimePoint now) {
-    Duration until = cycles_->next(static_cast<int>(c)) - now;
+    Duration until = cycles_->next(c) - now;
     TaskId timer = job_.graph.add_fixed(std::max(Duration{}, until));
     job_.graph.notify(timer);
     wakes_[timer] = c;
@@ -124,7 +124,7 @@ class Coordinated {
   }
 
   void begin_cycle(std::uint32_t c, TimePoint now, std::vector<TaskId>& release) {
-    auto decision = cycles_->begin(static_cast<int>(c), now);
+    auto decision = cycles_->begin(c, now);
     if (!decision) return;
     if (!decision->fused.empty()) return perform(*decision, release);
     if (cycles_->wakes()) wake_all(now);
@@ -132,8 +132,8 @@ class Coordinated {
 
   void perform(const systems::Fusion::Decision& decision, std::vector<TaskId>& release) {
     Live& l = live_[step_of_[decision.fused.front().front()]];
-    auto from = static_cast<std::uint32_t>(l.step.ops.size());
-    const auto first_bucket = static_cast<std::uint32_t>(l.step.buckets.size());
+    auto from = l.step.next_op();
+    const auto first_bucket = l.step.next_bucket();
     facts_.set_decided(l.step.extra_deps.size());
     systems::add_reductions(job_.program, l.step, cycles_->agreement(decision), decision.fused);
     std::uint32_t thread = from;
@@ -178,10 +178,9 @@ class Coordinated {
         scale(price(op, s, job_.program, job_.profile, job_.options.level), job_.classes[c].factor);
     bool shares_memory = flows_.shares_memory() && op.traffic > 0;
     bool shares_device = devices_.are_shared() && on_device(op.lane) && d.ps > 0;
-    TaskId t = shares_memory ? flows_.add_copy(op, d, c)
-               : shares_device
-                   ? job_.graph.add_task({}, static_cast<double>(d.ps), devices_.flow(op, c))
-                   : job_.graph.add_fixed(d);
+    TaskId t = shares_memory   ? flows_.add_copy(op, d, c)
+               : shares_device ? job_.graph.add_task({}, d, devices_.flow(op, c))
+                               : job_.graph.add_fixed(d);
     lanes_.link_deps(s, i, placed, t);
     placed[i] = {t, t, t, 0, -1};
   }

@@ -36,7 +36,7 @@ class Flows {
         });
     if (!by_message || exchanges) {
       for (std::size_t k = 0; k <= job_.comm.groups.size(); ++k) {
-        const Communicator& comm = of_group(job_.comm, static_cast<int>(k));
+        const Communicator& comm = of_group(job_.comm, k);
         demands_.push_back(load_demands(comm, job_.profile, job_.options.level,
                                         job_.options.fold_links && !by_message,
                                         [this](topology::LinkId l) { return link_resource(l); }));
@@ -133,7 +133,7 @@ class Flows {
   TaskId after_core(const Op& op, const StepProgram& s, std::size_t c, TaskId copied) {
     Duration d = core_time(op, s, job_.profile);
     if (d.ps == 0 || core_flow_.empty()) return copied;
-    TaskId t = job_.graph.add_task({}, static_cast<double>(d.ps), work_flow_[c]);
+    TaskId t = job_.graph.add_task({}, d, work_flow_[c]);
     job_.graph.add_edge(t, copied);
     return t;
   }
@@ -146,9 +146,7 @@ class Flows {
         core_flow_[c]);
   }
   // A sum of one rank's, on its core.
-  TaskId add_sum(Duration alone) {
-    return job_.graph.add_task({}, static_cast<double>(alone.ps), core_flow_.front());
-  }
+  TaskId add_sum(Duration alone) { return job_.graph.add_task({}, alone, core_flow_.front()); }
 
  private:
   void make_core_flows() {

@@ -96,7 +96,7 @@ class Lanes {
   void add_local(const StepProgram& s, std::uint32_t i, std::size_t c, int steady_index,
                  std::vector<Placed>& placed) {
     const Op& op = s.ops[i];
-    auto lane = static_cast<std::size_t>(op.lane);
+    auto lane = number_of(op.lane);
     Duration d = facts_.duration_of(i, c, steady_index);
     if (i == 0 && job_.program.servers && step_ends_.empty()) d += head_start(c);
     bool streamed = op.lane != Lane::Callback;
@@ -114,7 +114,7 @@ class Lanes {
         is_open(c, lane, tail) && kernel == (job_.graph.tasks()[tail].flow != engine::kNoFlow)) {
       p.ready = p.begin = p.end = tail;
       if (kernel) {
-        p.part = job_.graph.add_part(tail, static_cast<double>(d.ps), flow);
+        p.part = job_.graph.add_part(tail, d, flow);
         p.begin_offset = p.end_offset = Placed::kOfPart;
       } else {
         p.begin_offset = job_.graph.tasks()[tail].latency;
@@ -124,7 +124,7 @@ class Lanes {
     } else {
       TaskId t = shares_memory ? flows_.add_copy(op, d - core_time(op, s, job_.profile), c)
                  : on_cores    ? flows_.add_compute(d, c)
-                 : kernel      ? job_.graph.add_task({}, static_cast<double>(d.ps), flow)
+                 : kernel      ? job_.graph.add_task({}, d, flow)
                                : job_.graph.add_fixed(d);
       TaskId begin = shares_memory ? flows_.after_core(op, s, c, t) : t;
       if (tail != kNoTask) job_.graph.add_edge(tail, begin);
@@ -212,8 +212,8 @@ class Lanes {
       if (pooled) {
         picked_.push_back({done[c], static_cast<std::uint32_t>(c), kNoTask});
       } else {
-        tails_[c][static_cast<std::size_t>(op.lane)] = done[c];
-        close(c, static_cast<std::size_t>(op.lane));
+        tails_[c][number_of(op.lane)] = done[c];
+        close(c, number_of(op.lane));
       }
       if (devices_.are_shared() && op.lane != Lane::Compute && op.lane != Lane::Worker)
         devices_.hold(arrive[c], done[c], c, price);
@@ -262,21 +262,20 @@ class Lanes {
     const std::vector<Duration>& durations = facts_.durations();
     for (std::size_t i = 0; i < durations.size(); ++i)
       if (is_compute(facts_.prepared().ops[i].kind)) computes += durations[i];
-    return {computes.ps * static_cast<std::int64_t>(c) /
-            static_cast<std::int64_t>(job_.classes.size())};
+    return {computes.ps * static_cast<std::int64_t>(c) / std::ssize(job_.classes)};
   }
 
   // The host hands collectives to the workers in listed order: one that waits for no operation of
   // its step is not there before the step begins.
   void after_host(std::size_t c, TaskId ready) {
-    auto host = static_cast<std::size_t>(Lane::Host);
+    auto host = number_of(Lane::Host);
     if (tails_[c][host] == kNoTask) return;
     job_.graph.add_edge(tails_[c][host], ready);
     close(c, host);
   }
 
   TaskId streamed(std::size_t c, Lane lane, TaskId ready) {
-    TaskId tail = tails_[c][static_cast<std::size_t>(lane)];
+    TaskId tail = tails_[c][number_of(lane)];
     if (tail == kNoTask) return ready;
     TaskId t = job_.graph.add_fixed({});
     job_.graph.add_edge(ready, t);

@@ -50,7 +50,7 @@ class ServerWork {
     std::vector<TaskId> done;
     for (std::size_t c = 0; c < after.size(); ++c) {
       if (c == 0 || job_.program.servers->apart())
-        done.push_back(d.ps > 0 ? job_.graph.add_task({}, static_cast<double>(d.ps), work_of(group))
+        done.push_back(d.ps > 0 ? job_.graph.add_task({}, d, work_of(group))
                                 : job_.graph.add_fixed({}));
       else
         done.push_back(done.front());

@@ -50,10 +50,9 @@ class LoadLists {
     for (std::size_t k = 0; k < lists_.size(); ++k) {
       const std::vector<collective::LinkLoad>& list = *lists_[k];
       if (at_[k] < list.size() && list[at_[k]].link < link)
-        at_[k] = static_cast<std::size_t>(
-            std::lower_bound(list.begin() + at_[k], list.end(), link,
-                             [](const auto& l, topology::LinkId id) { return l.link < id; }) -
-            list.begin());
+        at_[k] = std::lower_bound(list.begin() + at_[k], list.end(), link,
+                                  [](const auto& l, topology::LinkId id) { return l.link < id; }) -
+                 list.begin();
       if (at_[k] < list.size() && list[at_[k]].link == link) load[k] = list[at_[k]++].per_byte;
     }
   }

@@ -28,7 +28,7 @@ class Simulator {
     const SimulationOptions& options = job_.options;
     const Program& program = job_.program;
     const std::size_t classes = job_.classes.size();
-    std::size_t ops = program.steady.ops.size() * static_cast<std::size_t>(options.steady_steps);
+    std::size_t ops = program.steady.ops.size() * options.steady_steps;
     if (options.warmup)
       for (const StepProgram& s : program.warmup) ops += s.ops.size();
     if (options.fidelity == Fidelity::Collective)
@@ -37,12 +37,11 @@ class Simulator {
     auto counts = [&](std::size_t after) {
       return options.spans && after < static_cast<std::size_t>(options.parts);
     };
-    const std::size_t steady = options.steady_steps;
+    const int steady = options.steady_steps;
     if (options.warmup)
       for (std::size_t k = 0; k < program.warmup.size(); ++k)
         add_step(program.warmup[k], -1, counts(steady + program.warmup.size() - 1 - k));
-    for (std::size_t k = 0; k < steady; ++k)
-      add_step(program.steady, static_cast<int>(k), counts(steady - 1 - k));
+    for (int k = 0; k < steady; ++k) add_step(program.steady, k, counts(steady - 1 - k));
     // What is decided later is on lanes of its own, which nothing precedes.
     if (job_.decides()) lanes_.clear();
     lanes_.begin();

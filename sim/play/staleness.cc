@@ -65,9 +65,7 @@ std::vector<double> counted_of(const Simulation& s) {
           k > 0 ? s.steps[k - 1].of_class[c].second : s.steps[k].of_class[c].first;
       const TimePoint end = s.steps[k].of_class[c].second;
       const Duration inside = std::min(end, w.until) - std::max(begin, w.since);
-      out.push_back(inside.ps <= 0
-                        ? 0
-                        : static_cast<double>(inside.ps) / static_cast<double>((end - begin).ps));
+      out.push_back(inside.ps <= 0 ? 0 : inside / (end - begin));
     }
   return out;
 }

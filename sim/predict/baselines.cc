@@ -44,7 +44,7 @@ Duration play(const Asked& a, const Question& q, double factor, CollectiveTime t
     durations.push_back(is_collective(op.kind)
                             ? time_of(op)
                             : scale(price(op, s, a.program, q.profile, Level::Mid), factor));
-  std::array<TimePoint, kLanes + kMostStreams> lanes{};
+  ByLane<TimePoint> lanes;
   TimePoint queue;
   std::vector<TimePoint> ends(s.ops.size());
   TimePoint previous;
@@ -56,7 +56,7 @@ Duration play(const Asked& a, const Question& q, double factor, CollectiveTime t
       for (std::uint32_t d : deps_of(s, i)) begin = std::max(begin, ends[d]);
       TimePoint* lane = is_collective(op.kind) ? &queue
                         : !in_order(op.lane)   ? nullptr
-                                               : &lanes[static_cast<std::size_t>(op.lane)];
+                                               : &lanes[op.lane];
       if (lane) begin = std::max(begin, *lane);
       ends[i] = begin + durations[i];
       if (lane) *lane = ends[i];

@@ -143,7 +143,7 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   const collective::Communicator& all =
       (known ? *known : own).get({q.workload, q.fabric, q.profile, job}, program);
   for (std::size_t k = program.groups.empty() ? 0 : 1; k <= program.groups.size(); ++k) {
-    const collective::Communicator& c = of_group(all, static_cast<int>(k));
+    const collective::Communicator& c = of_group(all, k);
     const nccl::Group* group = nccl_group(c);
     if (!group) continue;  // of one rank
     // Whether a cell is available does not depend on the size (nccl::estimate).

@@ -12,8 +12,7 @@ std::vector<LinkBusy> link_use(const Program& program, const collective::Communi
                                const Profile& profile, Duration step, Prices& prices) {
   // By group and pattern.
   std::vector<std::vector<double>> work(1 + comm.groups.size());
-  for (std::size_t g = 0; g < work.size(); ++g)
-    work[g].resize(of_group(comm, static_cast<int>(g)).patterns.size());
+  for (std::size_t g = 0; g < work.size(); ++g) work[g].resize(of_group(comm, g).patterns.size());
   for (const Op& op : program.steady.ops) {
     if (!is_collective(op.kind)) continue;
     const collective::Price& price = prices.of(op);
@@ -23,7 +22,7 @@ std::vector<LinkBusy> link_use(const Program& program, const collective::Communi
   std::vector<double> bytes(comm.fabric->links().size());
   for (std::size_t g = 0; g < work.size(); ++g)
     for (std::size_t k = 0; k < work[g].size(); ++k)
-      for (const auto& l : of_group(comm, static_cast<int>(g)).patterns[k].load)
+      for (const auto& l : of_group(comm, g).patterns[k].load)
         if (work[g][k] > 0) bytes[l.link] += work[g][k] * l.per_byte;
   std::vector<LinkBusy> out;
   for (topology::LinkId link = 0; link < bytes.size(); ++link)

@@ -14,8 +14,8 @@ inline Program lowered(const Question& q, const StepTimes& times,
                        systems::Steps steps = systems::Steps::All, Level level = Level::Mid) {
   systems::TimedWorkload timed{q.workload, times, q.profile.kind, q.scenario.ranks,
                                q.fabric.cluster().devices_per_host};
-  timed.winograd = q.profile.kind == DeviceKind::Gpu &&
-                   q.profile.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] == 0;
+  timed.winograd =
+      q.profile.kind == DeviceKind::Gpu && q.profile.compute.peak_flops[Precision::Tf32] == 0;
   if (uses_host_memory(q)) timed.host_memory = host_memory(q, level);
   if (servers_of(q.scenario.plan)) timed.host_memory = server_memory(q, level);
   return systems::lower(timed, q.scenario.plan, steps);

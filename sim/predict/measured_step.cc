@@ -44,7 +44,7 @@ Workload scaled_to(Duration measured, const MeasuredWork& of, const MeasuredWork
   MeasuredStep m;
   m.measured = measured;
   m.predicted = predicted_step(of, p);
-  m.factor = static_cast<double>(measured.ps) / static_cast<double>(m.predicted.ps);
+  m.factor = measured / m.predicted;
   m.device = p.kind;
   m.carried = predicted_step(now, p) != m.predicted;
   Workload out = now.workload;

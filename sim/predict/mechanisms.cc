@@ -5,11 +5,12 @@
 
 #include "sim/systems/base/record.h"
 #include "sim/systems/ddp/plan.h"
+#include "sim/units/by.h"
 
 namespace ddpsim::predict {
 namespace {
 
-constexpr std::array<const char*, kMechanisms> kNames{
+constexpr By<Mechanism, const char*, kMechanisms> kNames{
     "copy_in",       "in_order_launch", "burst",        "host_lane",      "workers",
     "reverse_order", "uplink_sharing",  "late_arrival", "reduction_time", "first_bucket",
     "connection",    "shared_memory",   "shared_cores", "stragglers",     "kernels",
@@ -74,13 +75,11 @@ void alter(Mechanism m, StepProgram& s) {
 }  // namespace
 
 const char* name_of(Mechanism m) {
-  return kNames[static_cast<std::size_t>(m)];
+  return kNames[m];
 }
 
 std::optional<Mechanism> parse_mechanism(const std::string& name) {
-  for (std::size_t i = 0; i < kNames.size(); ++i)
-    if (name == kNames[i]) return static_cast<Mechanism>(i);
-  return std::nullopt;
+  return kNames.find(name);
 }
 
 void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {

@@ -93,7 +93,7 @@ Memory memory_of(const Question& q, const Program& program, const collective::Co
   if (auto* const note = systems::record_of(q.scenario.plan.system).memory_note)
     out.mixed_units = note(q.workload, q.scenario.plan);
   Held held = program.resident;
-  if (gpu) of(held, Holds::Temporaries) += workspaces(q.profile);
+  if (gpu) held[Holds::Temporaries] += workspaces(q.profile);
   std::int64_t now = std::accumulate(held.begin(), held.end(), std::int64_t{0});
   out.peak = held;
   out.allocated = now;
@@ -102,7 +102,7 @@ Memory memory_of(const Question& q, const Program& program, const collective::Co
   Duration shown;
   for (std::size_t k : order) {
     const MemoryChange& c = changes[k];
-    of(held, c.holds) += c.bytes;
+    held[c.holds] += c.bytes;
     now += c.bytes;
     if (timed) {
       const Span& s = spans[c.op];

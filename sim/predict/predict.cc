@@ -63,7 +63,7 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, Level le
   const int stretch =
       static_cast<int>(std::clamp<std::size_t>(kMostAtOnce / of_a_step, 2, 1'000'000));
   std::vector<Duration> out;
-  while (static_cast<int>(out.size()) < j.samples) {
+  while (std::ssize(out) < j.samples) {
     so.steady_steps = std::min(stretch, j.samples - static_cast<int>(out.size()) + 1);
     for (RankClass& c : classes) c.step_factors.clear();
     for (int k = 0; k < so.steady_steps; ++k) {
@@ -85,7 +85,7 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, Level le
 Duration mean(const std::vector<Duration>& steps) {
   Duration sum;
   for (Duration d : steps) sum += d;
-  return {sum.ps / static_cast<std::int64_t>(steps.size())};
+  return {sum.ps / std::ssize(steps)};
 }
 
 // A step that is a round has an update a batch.
@@ -104,7 +104,7 @@ Duration work_of_others(const Question& q, const StepTimes& t) {
 
 // On the fastest rank.
 Duration single_rank_step(const Question& q, const StepTimes& t) {
-  bool all_named = static_cast<int>(q.scenario.slow_ranks.size()) == q.scenario.ranks;
+  bool all_named = std::ssize(q.scenario.slow_ranks) == q.scenario.ranks;
   double fastest = all_named ? 1e300 : 1;
   for (const auto& [rank, factor] : q.scenario.slow_ranks) fastest = std::min(fastest, factor);
   const int micro_steps = q.scenario.plan.accumulation_steps;
@@ -113,10 +113,6 @@ Duration single_rank_step(const Question& q, const StepTimes& t) {
   const systems::BatchTimes batch = batch_times(q);
   fed.forward += scale(batch.copied, 1 / fastest);
   return std::max(one_rank_step(fed, micro_steps, fastest), batch.made * micro_steps);
-}
-
-double ratio(Duration part, Duration whole) {
-  return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
 }
 
 // Whether computation takes what it takes; on emulated hosts it may be slept to the picosecond.
@@ -135,8 +131,8 @@ void find_interval(const Question& q, const Options& options, Prediction& out) {
   if (!seen.sentence.empty()) out.extrapolated.push_back(std::move(seen.sentence));
   out.step_low = seen.low;
   out.step_high = seen.high;
-  double efficiency = ratio(out.single_rank_step, seen.low);
-  out.efficiency_low = ratio(out.single_rank_step, seen.high);
+  double efficiency = fraction(out.single_rank_step, seen.low);
+  out.efficiency_low = fraction(out.single_rank_step, seen.high);
   out.efficiency_high = efficiency;
   double residual = q.profile.step_residual;
   if (residual > 0) {
@@ -153,9 +149,9 @@ void find_interval(const Question& q, const Options& options, Prediction& out) {
     Duration end = steady_period(together, level, options);
     out.step_low = std::min(out.step_low, end);
     out.step_high = std::max(out.step_high, end);
-    double there = ratio(single_rank_step(together, step_times(q.workload, joint, level,
-                                                               gathered_in(q.scenario.plan))),
-                         end);
+    double there = fraction(single_rank_step(together, step_times(q.workload, joint, level,
+                                                                  gathered_in(q.scenario.plan))),
+                            end);
     out.efficiency_low = std::min(out.efficiency_low, there);
     out.efficiency_high = std::max(out.efficiency_high, there);
     // Of which computation's range cancels, and that of ranks does not.
@@ -342,7 +338,7 @@ Problem check(const Question& q, Communicators* known) {
 
 std::optional<std::pair<int, double>> slowest_rank(const Scenario& s) {
   constexpr double kNoticed = 1.02;
-  double fastest = static_cast<int>(s.slow_ranks.size()) == s.ranks ? 1e300 : 1;
+  double fastest = std::ssize(s.slow_ranks) == s.ranks ? 1e300 : 1;
   std::optional<std::pair<int, double>> slowest;
   for (const auto& [rank, factor] : s.slow_ranks) {
     fastest = std::min(fastest, factor);
@@ -401,9 +397,9 @@ Prediction predict(const Question& q, const Options& given) {
   constexpr Duration kLeast =
       kMicrosecond;  // of computation: not even a kernel's launch is as short
   bool idle = r.times.forward + r.times.backward < kLeast;
-  out.scaling_efficiency = idle ? 0 : ratio(out.single_rank_step, typical);
+  out.scaling_efficiency = idle ? 0 : fraction(out.single_rank_step, typical);
   find_interval(q, options, out);
-  for (double* e : {&out.efficiency_low, &out.efficiency_high}) *e *= ratio(step, typical);
+  for (double* e : {&out.efficiency_low, &out.efficiency_high}) *e *= fraction(step, typical);
   if (!options.program) find_memory(q, r, options, out);
   out.measured_step = q.workload.measured_step;
   if (out.measured_step)

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "sim/predict/given_program.h"
+#include "sim/units/by.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -95,11 +96,11 @@ void speed_up_steps(Profile& p, double f) {
 }  // namespace
 
 const char* name_of(Resource r) {
-  constexpr std::array<const char*, 8> kNames{
+  constexpr By<Resource, const char*, 8> kNames{
       "the device's arithmetic",    "the device's memory",     "the host thread",
       "the network between hosts",  "the copying for sockets", "the links inside hosts",
       "the latency of collectives", "the input pipeline"};
-  return kNames[static_cast<std::size_t>(r)];
+  return kNames[r];
 }
 
 bool copied_by_threads(const Question& q) {

@@ -82,7 +82,7 @@ Problem check_servers(const Question& q) {
   constexpr int kMostApart = 64;
   constexpr double kMostRatio = 8;
   double slowest = 1;
-  double fastest = static_cast<int>(q.scenario.slow_ranks.size()) < q.scenario.ranks ? 1 : 1e300;
+  double fastest = std::ssize(q.scenario.slow_ranks) < q.scenario.ranks ? 1 : 1e300;
   for (const auto& [rank, factor] : q.scenario.slow_ranks) {
     slowest = std::max(slowest, factor);
     fastest = std::min(fastest, factor);

@@ -161,7 +161,8 @@ void play_among_others(Played& p, const Question& q, Level level, const Simulati
                                     q.profile, every, std::move(jobs));
   p.simulation = ended(std::move(played.simulation));
   p.beside = played.told;
-  count(p, {played.told.mean, static_cast<std::size_t>(played.told.steps)});
+  const std::size_t steps = played.told.steps;
+  count(p, {played.told.mean, steps});
 }
 
 // Of a job alone whose answer is found without them: how long its first steps take.

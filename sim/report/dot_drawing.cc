@@ -60,7 +60,7 @@ std::string Drawing::vertex_id(int host, int vertex) const {
   return fmt::format("h{}v{}", host, vertex);
 }
 std::string Drawing::nic_id(int host, int nic) const {
-  if (f_.drawn() && static_cast<int>(f_.host_graph().nics.size()) > nic)
+  if (f_.drawn() && std::ssize(f_.host_graph().nics) > nic)
     return vertex_id(host, f_.host_graph().nics[nic]);
   return fmt::format("h{}nic{}", host, nic);
 }
@@ -116,8 +116,7 @@ std::string Drawing::width(const Link& link) {
       auto [it, fresh] = thinnest_.emplace(l.kind, l.bandwidth.bits_per_s);
       if (!fresh) it->second = std::min(it->second, l.bandwidth.bits_per_s);
     }
-  double times =
-      static_cast<double>(link.bandwidth.bits_per_s) / static_cast<double>(thinnest_[link.kind]);
+  double times = fraction(link.bandwidth.bits_per_s, thinnest_[link.kind]);
   return times < 1.5 ? "1.3" : times < 3 ? "2.6" : "4";
 }
 

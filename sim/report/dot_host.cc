@@ -43,14 +43,12 @@ std::vector<double> places(const HostGraph& g) {
   std::vector<double> at(g.vertices.size(), -1);
   for (std::size_t i = 0; i < g.gpus.size(); ++i) at[g.gpus[i]] = static_cast<double>(i);
   for (VertexKind k : {VertexKind::PcieSwitch, VertexKind::Cpu, VertexKind::Nic})
-    for (std::size_t v = 0; v < g.vertices.size(); ++v) {
+    for (int v = 0; v < std::ssize(g.vertices); ++v) {
       if (g.vertices[v].kind != k) continue;
       double sum = 0;
       int n = 0;
       for (const auto& l : g.links) {
-        int other = l.from == static_cast<int>(v) ? l.to
-                    : l.to == static_cast<int>(v) ? l.from
-                                                  : -1;
+        int other = l.from == v ? l.to : l.to == v ? l.from : -1;
         if (other < 0 || at[other] < 0 || g.vertices[other].kind == k) continue;
         sum += at[other];
         ++n;
@@ -66,21 +64,21 @@ void inside(Drawing& dot, int h) {
   const Fabric& f = dot.fabric();
   const Cluster& c = dot.cluster();
   const HostGraph& g = f.host_graph();
-  for (std::size_t v = 0; v < g.vertices.size(); ++v)
-    dot.node(dot.vertex_id(h, static_cast<int>(v)), g.vertices[v].name,
-             fill_of(g.vertices[v].kind));
+  for (int v = 0; v < std::ssize(g.vertices); ++v)
+    dot.node(dot.vertex_id(h, v), g.vertices[v].name, fill_of(g.vertices[v].kind));
   bool switches = std::any_of(g.vertices.begin(), g.vertices.end(),
                               [](const HostVertex& v) { return v.kind == VertexKind::PcieSwitch; });
-  auto kind = [&](int v) { return g.vertices[static_cast<std::size_t>(v)].kind; };
+  auto kind = [&](int v) { return g.vertices[v].kind; };
   auto level = [&](int v) {
-    constexpr int kLevels[] = {3, 1, 2, 1, 4};  // gpu, nic, pcie switch, cpu, nvswitch
-    return kind(v) == VertexKind::Cpu && !switches ? 2 : kLevels[static_cast<std::size_t>(kind(v))];
+    constexpr By<VertexKind, int, 5> kLevels{3, 1, 2, 1,
+                                             4};  // gpu, nic, pcie switch, cpu, nvswitch
+    return kind(v) == VertexKind::Cpu && !switches ? 2 : kLevels[kind(v)];
   };
   auto place = places(g);
   for (int l = 1; l <= 3; ++l) {
     std::vector<std::pair<double, int>> order;
-    for (std::size_t v = 0; v < g.vertices.size(); ++v)
-      if (level(static_cast<int>(v)) == l) order.emplace_back(place[v], static_cast<int>(v));
+    for (int v = 0; v < std::ssize(g.vertices); ++v)
+      if (level(v) == l) order.emplace_back(place[v], v);
     std::sort(order.begin(), order.end());
     std::vector<std::string> ids;
     for (const auto& [at, v] : order) ids.push_back(dot.vertex_id(h, v));

@@ -71,9 +71,9 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   out += "\n";
   std::vector<predict::BucketExposure> exposed;
   for (const auto& b : e.buckets)
-    if (share(b.exposed, e.step) > 0.001) exposed.push_back(b);
+    if (fraction(b.exposed, e.step) > 0.001) exposed.push_back(b);
   for (const auto& o : e.others)
-    if (share(o.exposed, e.step) > 0.001) exposed.push_back({o.name, -1, {}, {}, {}, o.exposed});
+    if (fraction(o.exposed, e.step) > 0.001) exposed.push_back({o.name, -1, {}, {}, {}, o.exposed});
   std::stable_sort(exposed.begin(), exposed.end(),
                    [](const auto& a, const auto& b) { return a.exposed > b.exposed; });
   bool none = std::all_of(e.buckets.begin(), e.buckets.end(), [](const auto& b) {
@@ -131,7 +131,7 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   fast.head({"", "step", "gain"});
   for (const auto& s : e.diagnosis.sensitivity)
     fast.row({predict::name_of(s.resource), to_string(s.step),
-              fmt::format("{:+.2f} %", -100 * share(e.step - s.step, e.step))});
+              fmt::format("{:+.2f} %", -100 * fraction(e.step - s.step, e.step))});
   out += fast.text;
   return out;
 }

@@ -37,8 +37,8 @@ std::string prediction_markdown(const Heading& h, const predict::Prediction& p,
                             {"waiting for input", s.input.value_or(Duration{})},
                             {"device waits for its host", s.idle}})
     if (time.ps != 0)
-      out +=
-          fmt::format("| {} | {} | {:.1f} % |\n", name, to_string(time), 100 * share(time, s.step));
+      out += fmt::format("| {} | {} | {:.1f} % |\n", name, to_string(time),
+                         100 * fraction(time, s.step));
   if (p.clock < 1) out += "\n" + power_sentence(p.clock) + ".\n";
   if (p.paces) out += "\n" + paces_sentence(*p.paces) + ".\n";
   if (p.stragglers) out += "\nOf computation, " + stragglers_sentence(*p.stragglers) + ".\n";

@@ -71,14 +71,18 @@ std::int64_t whole(std::string_view s, const std::string& where, const char* wha
   return *v;
 }
 
+int small(std::string_view s, const std::string& where, const char* what, int low, int high) {
+  return static_cast<int>(whole(s, where, what, low, high));
+}
+
 int channels_of(std::string_view s, const std::string& where) {
-  std::int64_t v = whole(s, where, "channels", -1, kMostChannels);
+  const int v = small(s, where, "channels", -1, kMostChannels);
   if (v < 1)
     throw InputError{
         where,
         fmt::format("channels: {} makes the plugin force one channel; say how many (1 to {})", v,
                     kMostChannels)};
-  return static_cast<int>(v);
+  return v;
 }
 
 }  // namespace
@@ -151,43 +155,6 @@ std::string tuner_csv(std::span<const TunerRow> rows, std::string_view made_of) 
   return out;
 }
 
-std::vector<TunerRow> parse_tuner_csv(const std::string& text, const std::string& file) {
-  std::vector<TunerRow> out;
-  std::set<Group> covered;  // to the largest size
-  for (const io::CsvLine& l : io::csv_lines(text, file)) {
-    if (l.fields.size() < 8 || l.fields.size() > 10)
-      throw InputError{l.where,
-                       fmt::format("has {} fields; expected "
-                                   "collective_type,min_bytes,max_bytes,algorithm,protocol,"
-                                   "channels,nNodes,nRanks[,numPipeOps[,regBuff]]",
-                                   l.fields.size())};
-    TunerRow r;
-    r.collective = choose(l.fields[0], kCollectives, l.where, "collective");
-    r.min_bytes = whole(l.fields[1], l.where, "min_bytes", 0, kTunerMostBytes);
-    r.max_bytes = whole(l.fields[2], l.where, "max_bytes", 0, kTunerMostBytes);
-    if (r.max_bytes < r.min_bytes)
-      throw InputError{l.where,
-                       fmt::format("{} to {} bytes is no range", r.min_bytes, r.max_bytes)};
-    r.algorithm = choose(l.fields[3], kAlgorithms, l.where, "algorithm");
-    r.protocol = choose(l.fields[4], kProtocols, l.where, "protocol");
-    r.channels = channels_of(l.fields[5], l.where);
-    r.nodes = static_cast<int>(whole(l.fields[6], l.where, "nNodes", -1, 1 << 20));
-    r.ranks = static_cast<int>(whole(l.fields[7], l.where, "nRanks", -1, 1 << 20));
-    if (r.nodes == 0 || r.ranks == 0)
-      throw InputError{l.where, "nNodes and nRanks are positive, or -1 for any"};
-    for (std::size_t i = 8; i < l.fields.size(); ++i)
-      whole(l.fields[i], l.where, i == 8 ? "numPipeOps" : "regBuff", -1, INT32_MAX);
-    // A line for all sizes behind others of its group never matters, where they cover all sizes
-    // themselves.
-    bool all = r.min_bytes == 0 && r.max_bytes == kTunerMostBytes;
-    if (all && covered.contains(group_of(r))) continue;
-    if (r.max_bytes == kTunerMostBytes) covered.insert(group_of(r));
-    out.push_back(std::move(r));
-  }
-  if (out.empty()) throw InputError{file, "holds no line of a tuner configuration"};
-  return out;
-}
-
 namespace {
 
 constexpr std::array<const char*, 12> kColumns{
@@ -256,8 +223,8 @@ std::vector<TunerPoint> parse_tuner_points(const std::string& text, const std::s
     p.algorithm = choose(field(kAlgorithm), kAlgorithms, l.where, "algorithm");
     p.protocol = choose(field(kProtocol), kProtocols, l.where, "protocol");
     p.channels = channels_of(field(kChannels), l.where);
-    p.nodes = static_cast<int>(whole(field(kNodes), l.where, "nodes", -1, 1 << 20));
-    p.ranks = static_cast<int>(whole(field(kRanks), l.where, "ranks", -1, 1 << 20));
+    p.nodes = small(field(kNodes), l.where, "nodes", -1, 1 << 20);
+    p.ranks = small(field(kRanks), l.where, "ranks", -1, 1 << 20);
     if (p.nodes == 0 || p.ranks == 0)
       throw InputError{l.where, "nodes and ranks are positive, or -1 for any"};
     std::string_view number = field(*by);

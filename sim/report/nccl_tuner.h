@@ -57,10 +57,6 @@ Problem cannot_say(std::span<const TunerRow> rows, TunerConsumer consumer);
 std::string tuner_csv(std::span<const TunerRow> rows, std::string_view made_of,
                       TunerConsumer consumer);
 
-// Reads such a file, whoever wrote it; what tuner_csv put at the end is left out again. Throws
-// InputError with FILE:LINE.
-std::vector<TunerRow> parse_tuner_csv(const std::string& text, const std::string& file);
-
 // Somebody's measurements, a row for each (collective, size, choice), with a header:
 // collective,size_bytes,algorithm,protocol,channels,nodes,ranks and at least one of latency_us,
 // bandwidth_gbps, cost_metric; pipeOps and regBuff are passed over.

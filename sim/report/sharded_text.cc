@@ -20,7 +20,7 @@ std::string gib(std::int64_t bytes) {
 // "+1.2 %" of the plan as it is.
 std::string beside(const ShardedTuning& t, const TriedPlan& p) {
   const Duration now = t.tried[t.current].step;
-  return fmt::format("{:+.1f} %", 100 * predict::fraction(p.step - now, now));
+  return fmt::format("{:+.1f} %", 100 * fraction(p.step - now, now));
 }
 std::string fits(const ShardedTuning& t, const TriedPlan& p) {
   if (t.capacity == 0) return "not known";
@@ -111,7 +111,7 @@ std::vector<std::string> flatness(const ShardedTuning& t) {
       if (!most || p.step > most->step) most = &p;
     }
     if (settings < 2) continue;
-    const double range = predict::fraction(most->step - least->step, least->step);
+    const double range = fraction(most->step - least->step, least->step);
     out.push_back(
         range <= predict::kRepeats
             ? fmt::format("{}: all {} settings that fit are within {:.2f} %, which executed steps "
@@ -157,7 +157,7 @@ std::vector<std::string> why(const ShardedTuning& t) {
   }
   const auto near = static_cast<std::size_t>(
       std::count_if(t.tried.begin(), t.tried.end(), [&](const TriedPlan& p) {
-        return p.fits && predict::fraction(p.step - best.step, best.step) <= 0.01;
+        return p.fits && fraction(p.step - best.step, best.step) <= 0.01;
       }));
   out.push_back(fmt::format("{} of {} that fit are within 1 % of the shortest step, {}", near,
                             fitting, to_string(best.step)));

@@ -27,7 +27,7 @@ std::string ms(Duration d) {
 
 std::string bar(double share, int width) {
   int n = std::clamp(static_cast<int>(std::lround(share * width)), 0, width);
-  return std::string(static_cast<std::size_t>(n), '#');
+  return std::string(n, '#');
 }
 
 class Page {
@@ -62,14 +62,14 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
                         {"device waits for its host", s.idle}};
   for (const Share& r : rows) {
     if (r.time.ps == 0) continue;
-    double f = share(r.time, p.summary.step);
+    double f = fraction(r.time, p.summary.step);
     page.line(
         fmt::format("  {:<26}{:>10} {:>6.1f} %  {}", r.name, ms(r.time), 100 * f, bar(f, 40)));
   }
   if (p.clock < 1) page.line("  " + power_sentence(p.clock));
   if (p.paces) page.line("  " + paces_sentence(*p.paces));
   if (p.stragglers) page.line("  of computation, " + stragglers_sentence(*p.stragglers));
-  if (share(p.slowed, p.summary.step) > 0.002)
+  if (fraction(p.slowed, p.summary.step) > 0.002)
     page.line(fmt::format(
         "  next to collectives, which occupy a part of the GPU, computation takes {} longer",
         ms(p.slowed)));
@@ -131,10 +131,10 @@ std::string memory_text(const predict::Memory& m) {
   out += fmt::format(" per rank ({} to {}) at the peak, in {}: ", gib(m.device_low),
                      gib(m.device_high), m.phase);
   std::vector<std::pair<std::int64_t, std::string>> parts;
-  for (std::size_t k = 0; k < kHolds; ++k) {
-    std::string name = name_of(static_cast<Holds>(k));
+  for (Holds h : Held::names()) {
+    std::string name = name_of(h);
     std::replace(name.begin(), name.end(), '_', ' ');
-    parts.emplace_back(m.peak[k], name);
+    parts.emplace_back(m.peak[h], name);
   }
   parts.emplace_back(m.communicators + m.context, "NCCL and CUDA");
   std::sort(parts.begin(), parts.end(), [](auto& a, auto& b) { return a.first > b.first; });
@@ -337,10 +337,10 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p,
     page.line(fmt::format("  {:>9} less: {}  [{}]", ms(s.step - levers[i].step), levers[i].change,
                           levers[i].command));
   if (levers.empty())
-    page.line(share(s.exposed_communication, s.step) > 0.1
+    page.line(fraction(s.exposed_communication, s.step) > 0.1
                   ? "  no setting of the plan gains 0.5 % or more; a faster network, or more "
                     "accumulation_steps, would"
-              : share(s.idle, s.step) > 0.1
+              : fraction(s.idle, s.step) > 0.1
                   ? "  no setting of the plan gains 0.5 % or more; a larger batch would (or fewer "
                     "kernels: --set workload.compile=regional; CUDA graphs: --set "
                     "workload.cuda_graphs=true)"

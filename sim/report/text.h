@@ -26,11 +26,6 @@ struct Heading {
 };
 
 // "503 us is what the slowest of 8 ranks computes longer than a typical one: ...".
-// 0 of nothing.
-inline double share(Duration part, Duration whole) {
-  return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
-}
-
 std::string power_sentence(double clock);
 // Of workers that go at their own pace.
 std::string paces_sentence(const predict::Paces& p);

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/units/by.h"
 #include "sim/units/convert.h"
 #include "sim/units/text.h"
 
@@ -41,17 +42,17 @@ enum class Mark : std::uint8_t {
   Host,
   Wait
 };
-constexpr std::array<Phase, 10> kPhases{
-    {{"forward", "#86b6dc", "#14181d"},
-     {"backward", "#3f7cb5", "#ffffff"},
-     {"communication", "#e2a154", "#14181d"},
-     {"communication while nothing computes", "#b3311f", "#ffffff"},
-     {"copies, sums, other", "#8a7bb8", "#ffffff"},
-     {"optimizer", "#5d9f67", "#ffffff"},
-     {"copies between GPU and host", "#b58bb0", "#14181d"},
-     {"input", "#c9b458", "#14181d"},
-     {"host", "#9aa1aa", "#14181d"},
-     {"waiting", "#d3d6da", "#14181d"}}};
+constexpr By<Mark, Phase, 10> kPhases{
+    {{{"forward", "#86b6dc", "#14181d"},
+      {"backward", "#3f7cb5", "#ffffff"},
+      {"communication", "#e2a154", "#14181d"},
+      {"communication while nothing computes", "#b3311f", "#ffffff"},
+      {"copies, sums, other", "#8a7bb8", "#ffffff"},
+      {"optimizer", "#5d9f67", "#ffffff"},
+      {"copies between GPU and host", "#b58bb0", "#14181d"},
+      {"input", "#c9b458", "#14181d"},
+      {"host", "#9aa1aa", "#14181d"},
+      {"waiting", "#d3d6da", "#14181d"}}}};
 
 Mark phase_of(OpKind k) {
   if (is_wait(k)) return Mark::Wait;
@@ -154,14 +155,14 @@ class Picture {
     Bar b{phase_of(s.kind), milliseconds(s.begin - run_.spans_from),
           milliseconds(s.end - run_.spans_from), "", ""};
     if (b.begin < from_ && ahead_.empty()) {
-      ahead_in_ = static_cast<std::size_t>(&row_for(s, b) - strips_.data());
+      ahead_in_ = &row_for(s, b) - strips_.data();
       ahead_ =
           fmt::format("ran ahead: began {} before the step", to_string(run_.spans_from - s.begin));
     }
     if (b.end <= from_) return;
     b.begin = std::max(b.begin, from_);
-    b.label = b.phase == Mark::Communication ? s.op.substr(s.op.rfind('/') + 1)
-                                             : kPhases[static_cast<std::size_t>(b.phase)].name;
+    b.label =
+        b.phase == Mark::Communication ? s.op.substr(s.op.rfind('/') + 1) : kPhases[b.phase].name;
     b.title = fmt::format("{}: {}", s.op, to_string(s.end - s.begin));
     Strip& r = row_for(s, b);
     bool joins = !r.bars.empty() && r.bars.back().phase == b.phase &&
@@ -204,19 +205,18 @@ class Picture {
   std::string legend() const {
     std::string out;
     double at = 16;
-    for (std::size_t k = 0; k < kPhases.size(); ++k) {
+    for (Mark m : kPhases.names()) {
       bool is_here = std::any_of(strips_.begin(), strips_.end(), [&](const Strip& r) {
         return std::any_of(r.bars.begin(), r.bars.end(), [&](const Bar& bar) {
-          return static_cast<Mark>(k) == Mark::Exposed
-                     ? bar.phase == Mark::Communication && !exposed(bar).empty()
-                     : static_cast<Mark>(k) == bar.phase;
+          return m == Mark::Exposed ? bar.phase == Mark::Communication && !exposed(bar).empty()
+                                    : m == bar.phase;
         });
       });
       if (!is_here) continue;
-      std::string name = kPhases[k].name;
+      std::string name = kPhases[m].name;
       out += fmt::format(
           "<rect x=\"{:.1f}\" y=\"37\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{}\"/>\n", at,
-          kPhases[k].fill);
+          kPhases[m].fill);
       out += text(at + 16, 46.5, name, "fill=\"#1b1f24\"");
       at += 34 + kLetter * static_cast<double>(name.size());
     }
@@ -244,8 +244,7 @@ class Picture {
     return fmt::format(
         "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\" "
         "fill=\"{}\"><title>{}</title></rect>\n",
-        x(begin), y, std::max(0.5, x(end) - x(begin)), kBar,
-        kPhases[static_cast<std::size_t>(phase)].fill, as_xml(title));
+        x(begin), y, std::max(0.5, x(end) - x(begin)), kBar, kPhases[phase].fill, as_xml(title));
   }
 
   std::string row(const Strip& r, double y) const {
@@ -259,9 +258,8 @@ class Picture {
           if (x(begin) < x(b.begin) + 8 && x(end) > x(b.begin) + 8) ground = Mark::Exposed;
         }
       if (kLetter * static_cast<double>(b.label.size()) + 8 < x(b.end) - x(b.begin))
-        out +=
-            text(x(b.begin) + 4, y + kBar / 2 + 4, b.label,
-                 fmt::format("fill=\"{}\"", kPhases[static_cast<std::size_t>(ground)].ink).c_str());
+        out += text(x(b.begin) + 4, y + kBar / 2 + 4, b.label,
+                    fmt::format("fill=\"{}\"", kPhases[ground].ink).c_str());
     }
     return out;
   }

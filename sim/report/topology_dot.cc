@@ -88,8 +88,7 @@ std::string topology_dot(const Fabric& f) {
   std::size_t inside = f.drawn()
                            ? f.host_graph().vertices.size()
                            : static_cast<std::size_t>(c.devices_per_host + c.nics_per_host + 1);
-  bool whole = c.hosts <= kMostHosts &&
-               inside * static_cast<std::size_t>(c.hosts) <= kMostVertices &&
+  bool whole = c.hosts <= kMostHosts && inside * c.hosts <= kMostVertices &&
                f.network().switches() <= 4 * kMostSwitches;
   if (whole)
     draw_whole(dot);

@@ -87,7 +87,7 @@ std::vector<std::string> why(const Tuning& t) {
       "over the plan as it is it {} {} ({:.1f} %); gain {} with the profile's ranges at their "
       "pessimistic end, {} at their optimistic one",
       t.gain.mid.ps < 0 ? "loses" : "gains", to_string(Duration{std::abs(t.gain.mid.ps)}),
-      100 * std::abs(share(t.gain.mid, t.current.step)), to_string(t.gain.low),
+      100 * std::abs(fraction(t.gain.mid, t.current.step)), to_string(t.gain.low),
       to_string(t.gain.high));
   out.push_back(sure + (t.gain.measurable ? "" : ": " + unsure(t.gain, t.current.step)));
   if (t.bound) {
@@ -105,7 +105,7 @@ std::vector<std::string> why(const Tuning& t) {
     std::string what = fmt::format(
         "the best buckets of any sizes ({} of them, by dynamic programme, then simulated): {}",
         t.partition->buckets.size(), to_string(t.partition->step));
-    bool worth = share(gain, best.step) > predict::kRepeats;
+    bool worth = fraction(gain, best.step) > predict::kRepeats;
     if (worth)
       what += fmt::format(", {} less; DistributedDataParallel(bucket_cap_mb_list=[{:g}]){}",
                           to_string(gain), fmt::join(t.partition->list, ", "),
@@ -133,7 +133,7 @@ std::vector<std::string> why(const Tuning& t) {
 std::string lever_gain(const Tuning& t, const predict::Lever& l) {
   if (l.samples != 1)
     return fmt::format("{:.1f} % samples/s",
-                       100 * share(t.recommended_step, predict::per_samples(l)));
+                       100 * fraction(t.recommended_step, predict::per_samples(l)));
   Duration d = t.recommended_step - l.step;
   return d.ps >= 0 ? to_string(d) + " less" : to_string(Duration{-d.ps}) + " more";
 }
@@ -142,11 +142,11 @@ std::string lever_gain(const Tuning& t, const predict::Lever& l) {
 std::string lever_name(const Tuning& t, const predict::Lever& l) {
   if (l.samples == 1) return l.change;
   return fmt::format("{}: {} of now, each sample at {:.1f} % of its cost in device time", l.change,
-                     lever_gain(t, l), 100 * share(l.step, t.recommended_step));
+                     lever_gain(t, l), 100 * fraction(l.step, t.recommended_step));
 }
 
 bool helps(const Tuning& t, const predict::Lever& l) {
-  return share(t.recommended_step - predict::per_samples(l), t.recommended_step) >
+  return fraction(t.recommended_step - predict::per_samples(l), t.recommended_step) >
          predict::kRepeats;
 }
 
@@ -171,7 +171,7 @@ std::string cheapest(const predict::Scaling& s) {
 }  // namespace
 
 std::string unsure(const predict::Difference& gain, Duration step) {
-  return std::abs(share(gain.mid, step)) <= predict::kRepeats
+  return std::abs(fraction(gain.mid, step)) <= predict::kRepeats
              ? fmt::format("not more than the {:g} % to which executed steps repeat",
                            100 * predict::kRepeats)
              : "not more than the profile's own uncertainty (its ranges, or how far executed steps "

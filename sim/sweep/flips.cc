@@ -52,7 +52,7 @@ std::vector<std::string> SweepFlips::lines(const Sweep& s) const {
         auto slow = seen_.find(point + steps * stride);
         if (slow == seen_.end()) continue;
         const Seen& other = slow->second;
-        double lost = static_cast<double>(fast.step.ps) / static_cast<double>(other.step.ps) - 1;
+        double lost = fast.step / other.step - 1;
         if (lost < kNotice || ++count > kShown) continue;
         const std::string& field = axis.fields.front();
         std::string why = fast.algorithm == other.algorithm

@@ -54,13 +54,12 @@ std::int64_t bisection_between_hosts(const Fabric& f) {
   Cut cut(n + racks);
   for (std::uint32_t t = 0; t < net.trunks().size(); ++t) {
     LinkId l = f.trunk_link(t);
-    cut.join(static_cast<std::size_t>(net.trunks()[t].from),
-             static_cast<std::size_t>(net.trunks()[t].to), rate(f, l), rate(f, l + 1));
+    cut.join(net.trunks()[t].from, net.trunks()[t].to, rate(f, l), rate(f, l + 1));
   }
   std::map<std::pair<std::size_t, bool>, std::int64_t> ends;  // [switch, first half]
   for (int h = 0; h < c.hosts; ++h) {
     for (int k = 0; k < c.nics_per_host; ++k)
-      ends[{static_cast<std::size_t>(net.switch_of(h, k)), h < half}] +=
+      ends[{net.switch_of(h, k), h < half}] +=
           f.has_nic_links() ? rate(f, f.nic_link(h, k)) : kUnlimited / c.hosts;
     if (rack)
       for (int d = h * c.devices_per_host; d < (h + 1) * c.devices_per_host; ++d) {
@@ -93,8 +92,8 @@ std::int64_t bisection_inside(const Fabric& f, int host) {
   const HostGraph& g = f.host_graph();
   Cut cut(g.vertices.size());
   for (std::uint32_t i = 0; i < g.links.size(); ++i)
-    cut.join(static_cast<std::size_t>(g.links[i].from), static_cast<std::size_t>(g.links[i].to),
-             rate(f, f.inside_link(host, 2 * i)), rate(f, f.inside_link(host, 2 * i + 1)));
+    cut.join(g.links[i].from, g.links[i].to, rate(f, f.inside_link(host, 2 * i)),
+             rate(f, f.inside_link(host, 2 * i + 1)));
   for (int d = 0; d < n; ++d) {
     std::size_t v = g.gpus[d];
     if (d < half)
@@ -127,8 +126,7 @@ std::vector<std::string> single_points_of_failure(const Fabric& f) {
     for (int h = 0; h < c.hosts; ++h)
       for (int k = 0; k < c.nics_per_host; ++k)
         if (!f.failed(f.nic_link(h, k)))
-          ++cables[{static_cast<std::size_t>(net.switch_of(h, k)),
-                    switches + static_cast<std::size_t>(h)}];
+          ++cables[{net.switch_of(h, k), switches + static_cast<std::size_t>(h)}];
   std::vector<std::int64_t> parallel;
   for (const auto& [ends, n] : cables) {
     boost::add_edge(ends.first, ends.second, parallel.size(), g);

@@ -130,8 +130,7 @@ void Fabric::apply_faults() {
     if (l >= trunk_base_) {
       trunks.push_back((l - trunk_base_) / 2);
     } else if (has_nic_links() && l >= nic_base_) {
-      dead_nics_.resize(
-          static_cast<std::size_t>(c.hosts) * static_cast<std::size_t>(c.nics_per_host), false);
+      dead_nics_.resize(static_cast<std::size_t>(c.hosts) * c.nics_per_host, false);
       dead_nics_[(l - nic_base_) / 2] = true;
     } else if (drawn()) {
       auto& failed = inside_failed[static_cast<int>(l / host_links_)];
@@ -355,7 +354,7 @@ std::string Fabric::link_name(LinkId link) const {
   LinkId inside_end = has_nic_links() ? nic_base_ : trunk_base_;
   if (link < inside_end && c.intra) {
     LinkId d = link / 2;
-    auto per_host = static_cast<LinkId>(c.devices_per_host);
+    const LinkId per_host = c.devices_per_host;
     return "host" + std::to_string(d / per_host) + ".dev" + std::to_string(d % per_host) + " " +
            c.intra->transport + way(link);
   }
@@ -369,7 +368,7 @@ std::string Fabric::link_name(LinkId link) const {
   if (link >= trunk_base_)
     return network_.trunk_name((link - trunk_base_) / 2, static_cast<int>(link % 2));
   LinkId offset = link - nic_base_;
-  auto nics = static_cast<LinkId>(c.nics_per_host);
+  const LinkId nics = c.nics_per_host;
   std::string nic =
       c.nics_per_host > 1 ? ".nic" + std::to_string(offset / 2 % nics) : std::string();
   return "host" + std::to_string(offset / 2 / nics) + nic + way(offset);

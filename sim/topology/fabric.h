@@ -131,12 +131,10 @@ class Fabric {
   const HostGraph& host_graph() const { return host_graph_; }
   const Network& network() const { return network_; }
   bool has_nic_links() const { return cluster_.pattern != Pattern::Graph; }
-  LinkId inside_link(int host, std::uint32_t local) const {
-    return static_cast<LinkId>(host) * host_links_ + local;
-  }
-  LinkId intra_link(int device) const { return 2 * static_cast<LinkId>(device); }
+  LinkId inside_link(int host, std::uint32_t local) const { return host * host_links_ + local; }
+  LinkId intra_link(int device) const { return 2u * device; }
   LinkId nic_link(int host, int nic) const {
-    return nic_base_ + 2 * static_cast<LinkId>(host * cluster_.nics_per_host + nic);
+    return nic_base_ + 2u * (host * cluster_.nics_per_host + nic);
   }
   LinkId trunk_link(std::uint32_t trunk) const { return trunk_base_ + 2 * trunk; }
   bool same_rack(int host_a, int host_b) const {

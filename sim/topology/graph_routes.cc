@@ -33,7 +33,7 @@ struct RecordDistance : boost::default_bfs_visitor {
 };
 
 Graph graph_of(int nodes, const std::vector<Trunk>& links, const std::vector<bool>& failed) {
-  Graph g(static_cast<std::size_t>(nodes));
+  Graph g(nodes);
   for (std::size_t i = 0; i < links.size(); ++i) {
     if (!failed.empty() && failed[i]) continue;
     auto from = static_cast<std::size_t>(links[i].from);
@@ -52,10 +52,10 @@ GraphRoutes route_graph(int nodes, const std::vector<Trunk>& links, const std::v
   GraphRoutes out;
   Graph g = graph_of(nodes, links, failed);
   for (int node : host_node) {
-    std::vector<std::uint32_t> inbound(static_cast<std::size_t>(nodes), UINT32_MAX);
+    std::vector<std::uint32_t> inbound(nodes, UINT32_MAX);
     RecordInbound visitor;
     visitor.inbound = &inbound;
-    boost::breadth_first_search(g, static_cast<std::size_t>(node), boost::visitor(visitor));
+    boost::breadth_first_search(g, node, boost::visitor(visitor));
     out.inbound.push_back(std::move(inbound));
   }
   return out;
@@ -66,9 +66,9 @@ void distances(int switches, const std::vector<Trunk>& trunks, const std::vector
   Graph g = graph_of(switches, trunks, failed);
   for (std::size_t row = 0; row < ends.size(); ++row) {
     RecordDistance visitor;
-    visitor.distance = out.data() + row * static_cast<std::size_t>(switches);
+    visitor.distance = out.data() + row * switches;
     visitor.distance[ends[row]] = 0;
-    boost::breadth_first_search(g, static_cast<std::size_t>(ends[row]), boost::visitor(visitor));
+    boost::breadth_first_search(g, ends[row], boost::visitor(visitor));
   }
 }
 

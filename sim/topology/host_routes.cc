@@ -9,12 +9,12 @@
 #include <boost/graph/dijkstra_shortest_paths.hpp>
 #include <boost/graph/filtered_graph.hpp>
 
+#include "sim/units/by.h"
+
 namespace ddpsim::topology {
 namespace {
 
-constexpr std::array<const char*, 12> kPathNames{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
-                                                 "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
-constexpr std::array<const char*, 5> kKindNames{"nvlink", "c2c", "pcie", "upi", "net"};
+constexpr By<LinkKind, const char*, 5> kKindNames{"nvlink", "c2c", "pcie", "upi", "net"};
 
 // What a way costs: fewer links first, then more bandwidth.
 struct Length {
@@ -149,9 +149,7 @@ class Search {
   }
   static Length extend(std::int64_t, const Length& d) { return d; }
 
-  std::size_t nvlink_index(int from, int to) const {
-    return static_cast<std::size_t>(from) * host_.vertices.size() + static_cast<std::size_t>(to);
-  }
+  std::size_t nvlink_index(int from, int to) const { return from * host_.vertices.size() + to; }
   std::uint32_t nvlink(int from, int to) const {
     return nvlink_.empty() ? UINT32_MAX : nvlink_[nvlink_index(from, to)];
   }
@@ -164,8 +162,8 @@ class Search {
     int pcie = 0;
     bool c2c = false;
     auto decisive = [&](std::uint32_t l) {  // how much a link decides the software path
-      constexpr std::array<int, 5> kOrder{0, 2, 3, 1, 1};
-      return kOrder[static_cast<std::size_t>(kind_of(host_.links[l / 2].link.transport))];
+      constexpr By<LinkKind, int, 5> kOrder{0, 2, 3, 1, 1};
+      return kOrder[kind_of(host_.links[l / 2].link.transport)];
     };
     for (std::uint32_t l : p.links) {
       const auto& link = host_.links[l / 2];
@@ -221,8 +219,7 @@ std::vector<int> nvlink_domains(const HostGraph& host, const std::vector<bool>& 
   boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS> g(host.vertices.size());
   for (std::size_t i = 0; i < host.links.size(); ++i)
     if (host.links[i].link.transport == "nvlink" && (failed.empty() || !failed[i]))
-      boost::add_edge(static_cast<std::size_t>(host.links[i].from),
-                      static_cast<std::size_t>(host.links[i].to), g);
+      boost::add_edge(host.links[i].from, host.links[i].to, g);
   std::vector<int> component(host.vertices.size());
   if (!component.empty()) boost::connected_components(g, component.data());
   std::vector<int> out;
@@ -245,16 +242,11 @@ std::vector<LocalPath>::const_iterator nearest_of(const std::vector<LocalPath>& 
 
 }  // namespace
 
-const char* name_of(PathType t) {
-  return kPathNames[static_cast<std::size_t>(t)];
-}
 const char* name_of(LinkKind k) {
-  return kKindNames[static_cast<std::size_t>(k)];
+  return kKindNames[k];
 }
 LinkKind kind_of(const std::string& transport) {
-  for (std::size_t k = 0; k < 4; ++k)
-    if (transport == kKindNames[k]) return static_cast<LinkKind>(k);
-  return LinkKind::Net;
+  return kKindNames.find(transport).value_or(LinkKind::Net);
 }
 
 void HostRoutes::choose_nic(int gpu, std::vector<int>& serves) {

@@ -55,8 +55,7 @@ class HostRoutes {
 
  private:
   static std::size_t index(int row, int column, int columns) {
-    return static_cast<std::size_t>(row) * static_cast<std::size_t>(columns) +
-           static_cast<std::size_t>(column);
+    return static_cast<std::size_t>(row) * columns + column;
   }
   // `serves`: of each NIC, the GPUs that have it already. REQUIRES: the ways to NICs are found.
   void choose_nic(int gpu, std::vector<int>& serves);

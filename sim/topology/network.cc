@@ -94,7 +94,7 @@ void Network::make_torus(const Cluster& c) {
   leaves_ = switches_ = c.hosts;
   std::uint32_t cable = spec(c.trunk);
   std::size_t dimensions = extents_.size();
-  plus_.assign(static_cast<std::size_t>(c.hosts) * dimensions, UINT32_MAX);
+  plus_.assign(c.hosts * dimensions, UINT32_MAX);
   for (int v = 0; v < c.hosts; ++v) {
     int stride = 1;
     for (std::size_t d = 0; d < dimensions; ++d) {
@@ -102,8 +102,7 @@ void Network::make_torus(const Cluster& c) {
       int at = v / stride % extent;
       // Two neighbours are joined once, not there and back.
       if (extent > 2 || (extent == 2 && at == 0)) {
-        plus_[static_cast<std::size_t>(v) * dimensions + d] =
-            static_cast<std::uint32_t>(trunks_.size());
+        plus_[v * dimensions + d] = static_cast<std::uint32_t>(trunks_.size());
         join(v, v + (at + 1 < extent ? stride : -stride * (extent - 1)), cable);
       }
       stride *= extent;
@@ -204,11 +203,11 @@ void Network::step(int& router, std::size_t d, int sign, std::vector<std::uint32
     return v + ((at + s + extent) % extent - at) * stride;
   };
   int next = neighbour(router, sign);
-  std::uint32_t ahead = plus_[static_cast<std::size_t>(router) * dimensions + d];
+  std::uint32_t ahead = plus_[router * dimensions + d];
   if (sign > 0 && ahead != UINT32_MAX)
     out.push_back(2 * ahead);
   else
-    out.push_back(2 * plus_[static_cast<std::size_t>(next) * dimensions + d] + 1);
+    out.push_back(2 * plus_[next * dimensions + d] + 1);
   router = next;
 }
 
@@ -281,10 +280,10 @@ bool Network::by_pattern(int host_a, int nic_a, int host_b, int nic_b,
 
 void Network::by_table(int from, int to, std::uint32_t source, std::uint32_t destination,
                        std::vector<std::uint32_t>& out) const {
-  const std::uint16_t* distance = distance_.data() + static_cast<std::size_t>(row_of_[to]) *
-                                                         static_cast<std::size_t>(switches_);
+  const std::uint16_t* distance =
+      distance_.data() + static_cast<std::size_t>(row_of_[to]) * switches_;
   auto end_of = [&](std::uint32_t l) {
-    return static_cast<std::size_t>(l % 2 == 0 ? trunks_[l / 2].to : trunks_[l / 2].from);
+    return l % 2 == 0 ? trunks_[l / 2].to : trunks_[l / 2].from;
   };
   for (std::size_t at = from; static_cast<int>(at) != to;) {
     auto nearer = [&](std::uint32_t l) { return distance[end_of(l)] + 1 == distance[at]; };
@@ -307,8 +306,7 @@ bool Network::reachable(int host_a, int nic_a, int host_b, int nic_b) const {
   if (a == b) return true;
   if (!inbound_.empty()) return inbound_[host_a][b] != UINT32_MAX;
   if (pattern_ != Pattern::Graph && !any_failed_) return true;
-  return distance_[static_cast<std::size_t>(row_of_[b]) * static_cast<std::size_t>(switches_) +
-                   static_cast<std::size_t>(a)] != UINT16_MAX;
+  return distance_[static_cast<std::size_t>(row_of_[b]) * switches_ + a] != UINT16_MAX;
 }
 
 void Network::find_way(int host_a, int nic_a, int host_b, int nic_b,

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "sim/units/by.h"
+
 namespace ddpsim::topology {
 
 // Loc: itself. Nvl: NVLink, direct or through an NVSwitch. Nvb: NVLink through another GPU. C2c:
@@ -12,7 +14,11 @@ namespace ddpsim::topology {
 // GPU to NIC by NVLink and another GPU's PCIe. Phb: the CPU's host bridge. Sys: between CPUs. Net:
 // the network. Dis: no way.
 enum class PathType : std::uint8_t { Loc, Nvl, Nvb, C2c, Pix, Pxb, P2c, Pxn, Phb, Sys, Net, Dis };
-const char* name_of(PathType t);
+inline constexpr By<PathType, const char*, 12> kPathTypes{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                                          "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
+inline const char* name_of(PathType t) {
+  return kPathTypes[t];
+}
 
 enum class LinkKind : std::uint8_t { Nvlink, C2c, Pcie, Upi, Net };
 const char* name_of(LinkKind k);

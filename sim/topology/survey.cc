@@ -137,7 +137,7 @@ Diameter diameter(const Fabric& f) {
       if (from == to || !f.reachable(from, to)) continue;
       f.find_route(from, to, route);
       out.latency = std::max(out.latency, route.latency);
-      if (static_cast<int>(route.links.size()) <= out.links) continue;
+      if (std::ssize(route.links) <= out.links) continue;
       out.links = static_cast<int>(route.links.size());
       out.from = from;
       out.to = to;
@@ -176,12 +176,12 @@ std::vector<Finding> findings(const Fabric& f) {
   check_network(f, out);
   check_nics(f, out);
   if (!c.failed_links.empty())
-    out.push_back({Severity::Warning, number(static_cast<std::int64_t>(c.failed_links.size())) +
-                                          " failed link(s): routes go round them"});
+    out.push_back({Severity::Warning,
+                   number(std::ssize(c.failed_links)) + " failed link(s): routes go round them"});
   if (!c.degraded_links.empty() || !c.slow_links.empty())
-    out.push_back({Severity::Warning, number(static_cast<std::int64_t>(c.degraded_links.size() +
-                                                                       c.slow_links.size())) +
-                                          " degraded or slow link(s)"});
+    out.push_back(
+        {Severity::Warning, number(std::ssize(c.degraded_links) + std::ssize(c.slow_links)) +
+                                " degraded or slow link(s)"});
   auto points = single_points_of_failure(f);
   for (const std::string& p : points)
     out.push_back({Severity::Note, "single point of failure: " + p});
@@ -191,7 +191,7 @@ std::vector<Finding> findings(const Fabric& f) {
 int unused_nics(const Fabric& f) {
   const Cluster& c = f.cluster();
   if (!f.has_nic_links() || c.hosts < 2) return 0;
-  std::vector<int> serves(static_cast<std::size_t>(f.nics_per_host()), 0);
+  std::vector<int> serves(f.nics_per_host(), 0);
   for (int d = 0; d < c.devices_per_host; ++d) ++serves[f.nic_of(d)];
   return static_cast<int>(std::count(serves.begin(), serves.end(), 0));
 }

@@ -16,6 +16,7 @@
 #include "sim/systems/ddp/ddp_options.h"
 #include "sim/systems/ddp/plan.h"
 #include "sim/tune/partition.h"
+#include "sim/units/by.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -109,24 +110,24 @@ class Chain {
 
   // Buckets of one dtype hold gradients that follow one another among those of the dtype.
   void price_collectives() {
-    std::array<std::vector<std::int64_t>, 8> bytes;
+    By<DType, std::vector<std::int64_t>, kDTypes> bytes;
     std::int64_t all = 0;
     const Op& last = ops()[last_];
     for (const Op& op : ops()) {
       if (!carries_bucket(op.kind)) continue;
-      bytes[static_cast<std::size_t>(op.dtype)].push_back(op.bytes);
+      bytes[op.dtype].push_back(op.bytes);
       all += op.bytes;
     }
     link_ = busiest_link(*comm_, q_.profile, all);
     if (!by_phases_) return;
     Duration serial;
     for (std::size_t t = 0; t < bytes.size(); ++t)
-      serial += least_total(bytes[t], [&](std::int64_t n) {
+      serial += least_total(bytes.values[t], [&](std::int64_t n) {
         return predict::least_time(*comm_, q_.profile, n, static_cast<DType>(t));
       });
     total_ = {serial.ps / at_once_};
     std::int64_t held = 0;
-    const auto& own = bytes[static_cast<std::size_t>(last.dtype)];
+    const auto& own = bytes[last.dtype];
     alone_ = {kForever};
     for (std::size_t i = own.size(); i-- > 0;) {
       held += own[i];
@@ -152,13 +153,13 @@ class Chain {
   // `total`: all of them, from the first gradient on.
   Duration play(Duration alone, Duration total) const {
     std::vector<TimePoint> ends(ops().size());
-    std::array<TimePoint, kLanes + kMostStreams> lanes{};
+    ByLane<TimePoint> lanes;
     TimePoint first;
     for (std::uint32_t i = 0; i < ops().size(); ++i) {
       const Op& op = ops()[i];
       TimePoint begin;
       for (std::uint32_t d : deps_of(program_.steady, i)) begin = std::max(begin, ends[d]);
-      TimePoint* lane = !in_order(op.lane) ? nullptr : &lanes[static_cast<std::size_t>(op.lane)];
+      TimePoint* lane = !in_order(op.lane) ? nullptr : &lanes[op.lane];
       if (lane) begin = std::max(begin, *lane);
       if (i == first_) first = begin;
       ends[i] = begin + time_of(op);
@@ -211,7 +212,7 @@ std::optional<Bound> lower_bound(const Question& q, const Options& given) {
   Communicators own;
   Options options = given;
   if (!options.known) options.known = &own;
-  double slowest = static_cast<int>(q.scenario.slow_ranks.size()) == q.scenario.ranks ? 0 : 1;
+  double slowest = std::ssize(q.scenario.slow_ranks) == q.scenario.ranks ? 0 : 1;
   for (const auto& [rank, factor] : q.scenario.slow_ranks) slowest = std::max(slowest, factor);
   Bound bound = Chain(q, options, slowest).bound();
   if (q.scenario.input) bound.input = batch_times(q).made * q.scenario.plan.accumulation_steps;

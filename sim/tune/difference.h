@@ -21,11 +21,6 @@ struct Difference {
 // Executed steps of one scenario repeat to about this fraction.
 inline constexpr double kRepeats = 0.005;
 
-// 0 = of nothing.
-inline double fraction(Duration part, Duration whole) {
-  return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
-}
-
 // "14.0 %".
 std::string percent_text(double fraction);
 // Of a setting whose gain does not decide: nothing that a person could measure, or nothing that is

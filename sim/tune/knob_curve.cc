@@ -72,7 +72,7 @@ std::vector<CurvePoint> curve_of(PlannedSteps& steps, const Knob& knob,
       double v = knob.unit == "bytes" ? familiar * 1024 * 1024 : familiar;
       auto after =
           std::find_if(all.begin(), all.end(), [&](const KnobValue& k) { return k.number > v; });
-      if (after != all.begin()) attempt(static_cast<std::size_t>(after - all.begin()) - 1);
+      if (after != all.begin()) attempt(after - all.begin() - 1);
     }
     std::size_t coarse = most / 2;
     for (std::size_t k = 0; k < coarse; ++k) attempt(k * (all.size() - 1) / (coarse - 1));

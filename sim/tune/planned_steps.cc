@@ -71,7 +71,7 @@ PlannedSteps::Interval PlannedSteps::interval(const Plan& plan) {
 // A few ten thousand messages' worth of time each at collective fidelity, all messages at the
 // other.
 std::size_t PlannedSteps::budget() const {
-  if (simulations_ > 0) return static_cast<std::size_t>(simulations_);
+  if (simulations_ > 0) return simulations_;
   constexpr std::size_t kMost = 192;
   if (options_.fidelity == Fidelity::Collective) {
     // A simulation takes some 10 microseconds a gradient, and a setting's interval up to three.
@@ -80,8 +80,8 @@ std::size_t PlannedSteps::budget() const {
     return std::clamp<std::size_t>(kGradients / std::max<std::size_t>(1, each), 8, kMost);
   }
   constexpr double kMessages = 10e6;
-  return std::clamp<std::size_t>(
-      static_cast<std::size_t>(kMessages / std::max(1.0, message_count(q_))), 16, kMost);
+  return std::clamp(static_cast<std::size_t>(kMessages / std::max(1.0, message_count(q_))),
+                    std::size_t{16}, kMost);
 }
 
 }  // namespace ddpsim::predict

@@ -114,7 +114,7 @@ class States {
     while (true) {
       const std::size_t end = state % n_;
       const std::size_t begin = state / n_ % n_;
-      out.push_back(static_cast<std::int64_t>(end - begin));
+      out.push_back(end - begin);
       if (begin == 0) break;
       const Label& l = lists_[state][label];
       state = l.state;
@@ -130,20 +130,6 @@ class States {
 };
 
 }  // namespace
-
-UnitPartition play_units(const UnitProblem& q, std::vector<std::int64_t> blocks) {
-  const UnitTerms terms(q);
-  std::vector<Unit> units{{}};  // what is before the first costs nothing
-  std::size_t from = 0;
-  for (std::int64_t n : blocks) {
-    units.push_back(terms.of(from, from + static_cast<std::size_t>(n)));
-    from += static_cast<std::size_t>(n);
-  }
-  Progress at = begun(q, units[1]);
-  for (std::size_t u = 2; u < units.size(); ++u)
-    at = then(at, units[u - 2], units[u - 1], units[u]);
-  return {std::move(blocks), ended(q, at, units[units.size() - 2], units.back())};
-}
 
 UnitPartition best_units(const UnitProblem& q, std::size_t most) {
   const std::size_t n = q.gathered.size();

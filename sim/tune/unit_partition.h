@@ -54,7 +54,4 @@ inline constexpr std::size_t kMostBlocks = 96;
 // lists of one length, most >= 1.
 UnitPartition best_units(const UnitProblem& problem, std::size_t most);
 
-// What the model says of a given partition. REQUIRES: positive, their sum = the number of blocks.
-UnitPartition play_units(const UnitProblem& problem, std::vector<std::int64_t> blocks);
-
 }  // namespace ddpsim::predict

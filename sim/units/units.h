@@ -7,6 +7,7 @@
 #pragma once
 
 #include <compare>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -52,6 +53,18 @@ constexpr Duration operator*(Duration a, std::int64_t n) {
   return {saturating_multiply(a.ps, n)};
 }
 
+// How many times b goes into a. REQUIRES: b is not zero.
+constexpr double operator/(Duration a, Duration b) {
+  return static_cast<double>(a.ps) / static_cast<double>(b.ps);
+}
+// What part of the whole it is; 0 of nothing.
+constexpr double fraction(Duration part, Duration whole) {
+  return whole.ps > 0 ? part / whole : 0;
+}
+constexpr double fraction(std::int64_t part, std::int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
 // A point on the simulation's clock, picoseconds since its start.
 struct TimePoint {
   std::int64_t ps = 0;
@@ -78,6 +91,11 @@ constexpr Bytes operator+(Bytes a, Bytes b) {
 constexpr Bytes operator*(Bytes a, std::int64_t n) {
   return {saturating_multiply(a.count, n)};
 }
+// Bytes with a fraction.
+template <std::floating_point Factor>
+constexpr double operator*(Bytes b, Factor factor) {
+  return static_cast<double>(b.count) * factor;
+}
 
 // Bits per second. 1 GB/s = 8e9.
 struct Bandwidth {
@@ -101,6 +119,9 @@ inline std::int64_t ceil_ps(double work, double rate) {
   if (!(t < 9.2e18)) return kForever;
   auto whole = static_cast<std::int64_t>(t);
   return whole + (static_cast<double>(whole) < t ? 1 : 0);
+}
+inline Duration time_of(Bytes work, double bytes_per_ps) {
+  return {ceil_ps(work * 1.0, bytes_per_ps)};
 }
 // d * factor, rounded half up. REQUIRES: factor >= 0. Saturates at kForever.
 Duration scale(Duration d, double factor);

@@ -20,7 +20,7 @@ void rank(ExecutedReport& r) {
       if (a.played_by != PlayedBy::Executor || b.played_by != a.played_by || a.where != b.where ||
           a.bytes != b.bytes || a.algorithm == b.algorithm || a.bytes < kLeast)
         continue;
-      double ratio = static_cast<double>(a.measured.ps) / static_cast<double>(b.measured.ps);
+      double ratio = a.measured / b.measured;
       if (std::max(ratio, 1 / ratio) <= 1.03) continue;
       ++r.ranked;
       r.ranked_right += (a.predicted < b.predicted) == (a.measured < b.measured);
@@ -28,7 +28,7 @@ void rank(ExecutedReport& r) {
 }
 
 double error_of(const ExecutedRow& row) {
-  return std::abs(static_cast<double>(row.predicted.ps) / static_cast<double>(row.measured.ps) - 1);
+  return std::abs(row.predicted / row.measured - 1);
 }
 
 LibraryErrors errors_of(const std::vector<ExecutedRow>& rows, PlayedBy library) {

@@ -26,9 +26,7 @@ struct PublishedKernel {
 struct KernelResult {
   PublishedKernel row;
   Duration predicted;
-  double error() const {
-    return static_cast<double>(predicted.ps) / static_cast<double>(row.measured.ps) - 1;
-  }
+  double error() const { return predicted / row.measured - 1; }
 };
 // REQUIRES: `profile` has costs of products in the row's precision.
 KernelResult predict_kernel(const PublishedKernel& row, const Profile& profile);

@@ -99,7 +99,7 @@ bool steps_differ(const Scenario& scenario) {
 }
 
 double relative(Duration model, Duration measured) {
-  return static_cast<double>(model.ps) / static_cast<double>(measured.ps) - 1;
+  return model / measured - 1;
 }
 
 bool is_comparable(Validation& v, const std::string& file, const Run& run) {

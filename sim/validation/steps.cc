@@ -128,7 +128,7 @@ StepInterval interval_of(const Results& rows, StepQuestion question) {
 double StepInterval::coverage() const {
   std::size_t n = 0, within = 0;
   for (const LeftOut& l : left_out) n += l.n, within += l.within;
-  return n > 0 ? static_cast<double>(within) / static_cast<double>(n) : 0;
+  return fraction(within, n);
 }
 
 Duration measured_step(const PublishedStep& row) {
@@ -262,7 +262,7 @@ std::map<std::string, double> values(const StepsReport& r) {
   out["rows"] = static_cast<double>(r.rows);
   out["predicted"] = static_cast<double>(r.predicted);
   for (const StepGroup& g : r.groups) {
-    std::string stem = kStepQuestions[static_cast<std::size_t>(g.question)];
+    std::string stem = kStepQuestions[g.question];
     if (g.by != "all") stem += "." + g.by + "." + g.name;
     auto n = static_cast<double>(g.n);
     out[stem + ".n"] = n;
@@ -272,13 +272,13 @@ std::map<std::string, double> values(const StepsReport& r) {
     out[stem + ".coverage"] = static_cast<double>(g.within) / n;
   }
   for (const StepInterval& i : r.intervals) {
-    std::string stem = kStepQuestions[static_cast<std::size_t>(i.question)];
+    std::string stem = kStepQuestions[i.question];
     out[stem + ".interval.low"] = i.low;
     out[stem + ".interval.high"] = i.high;
     out[stem + ".interval.left_out"] = i.coverage();
   }
   for (const auto& [question, s] : r.sources) {
-    std::string stem = kStepQuestions[static_cast<std::size_t>(question)];
+    std::string stem = kStepQuestions[question];
     out[stem + ".sources"] = s.median;
     out[stem + ".worst_source"] = s.worst_median;
     out[stem + ".worst_generation"] = s.worst_generation_median;

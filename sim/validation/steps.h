@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/units/by.h"
 #include "sim/units/units.h"
 #include "sim/validation/validation.h"
 
@@ -57,14 +58,14 @@ enum class StepQuestion : std::uint8_t {
   SeveralHosts,
   SeveralHostsSourceLeftOut
 };
-inline constexpr std::array kStepQuestions = {"one_gpu",
-                                              "one_gpu_source_left_out",
-                                              "one_gpu_generation_left_out",
-                                              "several_gpus",
-                                              "one_host",
-                                              "one_host_source_left_out",
-                                              "several_hosts",
-                                              "several_hosts_source_left_out"};
+inline constexpr By<StepQuestion, const char*, 8> kStepQuestions{"one_gpu",
+                                                                 "one_gpu_source_left_out",
+                                                                 "one_gpu_generation_left_out",
+                                                                 "several_gpus",
+                                                                 "one_host",
+                                                                 "one_host_source_left_out",
+                                                                 "several_hosts",
+                                                                 "several_hosts_source_left_out"};
 bool is_relative(StepQuestion q);
 // Each published row is asked one of these.
 bool is_first(StepQuestion q);

@@ -100,7 +100,7 @@ CapSweep make_cap_sweep(const std::vector<const Pair*>& pairs) {
   auto least = [&](double CapSweep::Point::*field) {
     auto it = std::min_element(s.points.begin(), s.points.end(),
                                [&](const auto& a, const auto& b) { return a.*field < b.*field; });
-    return static_cast<std::size_t>(it - s.points.begin());
+    return it - s.points.begin();
   };
   s.best = least(&CapSweep::Point::measured_ps);
   s.picked = least(&CapSweep::Point::predicted_ps);

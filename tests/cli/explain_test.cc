@@ -468,7 +468,7 @@ TEST(Explain, RefusesWhatItCannotAnswer) {
 TEST(ExportTuner, WritesPricesWithExplicitChannels) {
   Outcome o = ddpsim({"export", "nccl-tuner", "--cluster", "hgx-h100"});
   ASSERT_EQ(o.code, 0) << o.err;
-  std::vector<report::TunerRow> rows = report::parse_tuner_csv(o.out, "stdout");
+  std::vector<report::TunerRow> rows = tuner_rows(o.out);
   ASSERT_FALSE(rows.empty());
   EXPECT_EQ(report::validate(rows).message, "");
   for (const report::TunerRow& r : rows) {

@@ -395,16 +395,14 @@ TEST(Export, ATunerConfigurationOfMeasurements) {
             std::string::npos)
       << o.out;
   EXPECT_EQ(o.out.find(",-1,"), std::string::npos);
-  auto rows = report::parse_tuner_csv(o.out, "out");
+  auto rows = tuner_rows(o.out);
   EXPECT_EQ(rows.size(), 3u);
   EXPECT_FALSE(report::validate(rows)) << report::validate(rows).message;
   // The larger bandwidth is the better one.
-  EXPECT_EQ(
-      report::parse_tuner_csv(ddpsim({"export", "nccl-tuner", "--from",
-                                      fixture("tuner_measured.csv"), "--metric", "bandwidth_gbps"})
-                                  .out,
-                              "out"),
-      rows);
+  EXPECT_EQ(tuner_rows(ddpsim({"export", "nccl-tuner", "--from", fixture("tuner_measured.csv"),
+                               "--metric", "bandwidth_gbps"})
+                           .out),
+            rows);
 }
 
 // --- what is refused
@@ -769,7 +767,7 @@ TEST(ImportFuzz, DamageGivesAnAnswerOrExitCode2AndThenNoFile) {
     else if (s.args[1] == "nccl-topo")
       (void)io::parse_json(written, "out");
     else
-      ASSERT_FALSE(report::validate(report::parse_tuner_csv(written, "out")));
+      ASSERT_FALSE(report::validate(tuner_rows(written)));
     fs::remove(out);
   }
   // Neither is all refused, nor does all damage go unseen.

@@ -187,7 +187,7 @@ TEST(NcclTuner, UnderOverlapSaysWhatTheStepGains) {
                            "with NCCL's own choices"})
     EXPECT_TRUE(has(o.out, part)) << o.out;
   EXPECT_TRUE(has(o.err, "fastest alone")) << o.err;
-  std::vector<report::TunerRow> rows = report::parse_tuner_csv(o.out, "stdout");
+  std::vector<report::TunerRow> rows = tuner_rows(o.out);
   EXPECT_EQ(report::validate(rows).message, "");
   for (const char* op : {"allreduce", "allgather", "broadcast"})
     for (std::int64_t bytes : {std::int64_t{1}, std::int64_t{25} << 20, std::int64_t{1} << 40})

@@ -17,6 +17,7 @@
 
 #include "sim/collective/backend/nccl.h"
 #include "sim/io/files.h"
+#include "sim/nccl/finder.h"
 #include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
@@ -51,6 +52,19 @@ std::vector<LinkOf> links_of(const Cluster& c) {
       [](Cluster& k) { return &*k.inside->cpu_link; });
   for (std::size_t i = 0; i < c.inside->links.size(); ++i)
     add(true, "inside.links", [i](Cluster& k) { return &k.inside->links[i].link; });
+  return out;
+}
+
+// Everything that makes a graph of it.
+std::string text_of(const nccl::Channels& c, const nccl::Node& node) {
+  std::string out = std::to_string(c.count) + " x " + std::to_string(c.intra.gb_per_s) + ", " +
+                    std::to_string(c.inter.gb_per_s) + " GB/s, " + name_of(c.far_intra) + ", " +
+                    name_of(c.far_inter);
+  for (int k = 0; k < c.count; ++k) {
+    for (int g = 0; g < node.gpus; ++g) out += " " + std::to_string(c.order[k * node.gpus + g]);
+    if (!c.nics.empty())
+      out += " by " + std::to_string(c.nics[k][0]) + ", " + std::to_string(c.nics[k][1]);
+  }
   return out;
 }
 
@@ -211,14 +225,20 @@ TEST(NcclLinks, TheSearchFindsWhatAllOfNcclsTriesFind) {
     nccl::make_group(f, devices, settings, profile_of(c).compute.capability, nullptr, &listen);
     for (const auto& [question, found] : asked) {
       ++compared;
-      nccl::Graphs all = nccl::search_in_full(question);
-      for (std::size_t g = 0; g < all.values.size(); ++g)
-        EXPECT_EQ(found.values[g], all.values[g])
+      const nccl::Reach reach(question.node, question.several);
+      auto finder = [&](bool in_full) {
+        return nccl::Finder(question.node, question.machine, reach, question.several, in_full);
+      };
+      nccl::Finder quick = finder(false), full = finder(true);
+      const int rings = found[nccl::GraphId::Ring].channels;
+      for (auto [shape, least, most] : {std::tuple{nccl::Shape::Ring, 1, nccl::kMostChannels},
+                                        {nccl::Shape::Balanced, rings, rings},
+                                        {nccl::Shape::Plain, rings, rings}})
+        EXPECT_EQ(text_of(quick.find(shape, least, most), question.node),
+                  text_of(full.find(shape, least, most), question.node))
             << name << " x " << hosts << ", " << used << " GPUs, " << link.name << " x " << factor
             << ", then " << second.name << ", NCCL " << release << ", NCCL_CROSS_NIC "
-            << settings.cross_nic << ": graph " << g << ": " << found.values[g].channels << " x "
-            << found.values[g].bw_intra.bytes_per_s << ", all tries " << all.values[g].channels
-            << " x " << all.values[g].bw_intra.bytes_per_s;
+            << settings.cross_nic << ": shape " << static_cast<int>(shape);
     }
   }
   EXPECT_GT(compared, given("DDPSIM_SEARCH_CASES", 400) / 2);

@@ -1,5 +1,6 @@
 #include "tests/support/support.h"
 
+#include <algorithm>
 #include <ctime>
 #include <iterator>
 #include <sstream>
@@ -130,6 +131,22 @@ Workload layered(int layers, std::int64_t bytes, Duration forward, Duration back
     w.times.host = h;
   }
   return w;
+}
+
+std::vector<report::TunerRow> tuner_rows(const std::string& text) {
+  std::vector<report::TunerRow> out;
+  std::istringstream lines(text.substr(0, text.find("# What no line above matches.")));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#")) continue;
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream fields(line);
+    report::TunerRow r;
+    fields >> r.collective >> r.min_bytes >> r.max_bytes >> r.algorithm >> r.protocol >>
+        r.channels >> r.nodes >> r.ranks;
+    if (!fields) throw InputError{line, "is no row of a tuner configuration"};
+    out.push_back(r);
+  }
+  return out;
 }
 
 }  // namespace ddpsim::test

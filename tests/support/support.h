@@ -9,6 +9,7 @@
 
 #include "sim/io/codecs.h"
 #include "sim/predict/predict.h"
+#include "sim/report/nccl_tuner.h"
 #include "sim/units/random.h"
 
 namespace ddpsim::test {
@@ -72,5 +73,8 @@ Cluster star(int hosts, Bandwidth bandwidth);
 // `forward` per layer of forward.
 Workload layered(int layers, std::int64_t bytes, Duration forward, Duration backward,
                  DeviceKind kind = DeviceKind::Gpu);
+
+// The rows of a tuner configuration, without the lines for what no row matches.
+std::vector<report::TunerRow> tuner_rows(const std::string& text);
 
 }  // namespace ddpsim::test

@@ -109,13 +109,12 @@ TEST(Apex, MemoryComesAndGoesInEachStep) {
         apex_of(plan).delay_allreduce = delays;
         ListedSchedule l(test::workload("resnet50"), plan);
         Held sum{};
-        for (const MemoryChange& c : l.program.steady.memory) of(sum, c.holds) += c.bytes;
-        for (std::size_t k = 0; k < kHolds; ++k)
-          EXPECT_EQ(sum[k], 0) << name_of(static_cast<Holds>(k)) << retains << sets_to_none
-                               << delays;
+        for (const MemoryChange& c : l.program.steady.memory) sum[c.holds] += c.bytes;
+        for (Holds k : Held::names())
+          EXPECT_EQ(sum[k], 0) << name_of(k) << retains << sets_to_none << delays;
         const std::int64_t all = l.w.gradient_bytes().count;
-        EXPECT_EQ(of(l.program.resident, Holds::Buckets), retains ? all : 0);
-        EXPECT_EQ(of(l.program.resident, Holds::Gradients), !retains && !sets_to_none ? all : 0);
+        EXPECT_EQ(l.program.resident[Holds::Buckets], retains ? all : 0);
+        EXPECT_EQ(l.program.resident[Holds::Gradients], !retains && !sets_to_none ? all : 0);
       }
 }
 

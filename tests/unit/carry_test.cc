@@ -144,9 +144,9 @@ TEST(Carried, TensorCoresAreFedByTheirGeneration) {
   auto share = [](const char* name, const char* kernel) {
     Profile p = profile(name);
     double measured = find_product(*reference().costs, kernel, Precision::Fp16)->flops_per_s /
-                      reference().compute.peak_flops[static_cast<std::size_t>(Precision::Fp16)];
+                      reference().compute.peak_flops[Precision::Fp16];
     return find_product(*p.costs, kernel, Precision::Fp16)->flops_per_s /
-           p.compute.peak_flops[static_cast<std::size_t>(Precision::Fp16)] / measured;
+           p.compute.peak_flops[Precision::Fp16] / measured;
   };
   for (const char* kernel : {"gemm", "conv"}) {
     EXPECT_NEAR(share("h200-sxm.datasheet", kernel), 1, 1e-9);

@@ -94,10 +94,9 @@ TEST(DataParallel, MemoryComesAndGoesInEachStep) {
         plan.accumulation_steps = micro_steps;
         ListedReplicas l("gpt2-small", ranks, plan);
         Held sum{};
-        for (const MemoryChange& c : l.program.steady.memory) ddpsim::of(sum, c.holds) += c.bytes;
-        for (std::size_t k = 0; k < kHolds; ++k)
-          EXPECT_EQ(sum[k], 0) << name_of(static_cast<Holds>(k)) << " " << ranks << micro_steps
-                               << sets_to_none;
+        for (const MemoryChange& c : l.program.steady.memory) sum[c.holds] += c.bytes;
+        for (Holds k : Held::names())
+          EXPECT_EQ(sum[k], 0) << name_of(k) << " " << ranks << micro_steps << sets_to_none;
       }
 }
 

@@ -116,7 +116,7 @@ TEST(Frozen, AreHeldInTheirOwnTypeAndNothingElse) {
       const Program with = FrozenJob(w, system).program();
       const Program without = FrozenJob(forgotten(w), system).program();
       Held expected = without.resident;
-      of(expected, Holds::Parameters) += w.frozen_bytes().count;
+      expected[Holds::Parameters] += w.frozen_bytes().count;
       EXPECT_EQ(with.resident, expected) << name_of(system);
       ASSERT_EQ(with.steady.ops.size(), without.steady.ops.size()) << name_of(system);
       for (std::size_t i = 0; i < with.steady.ops.size(); ++i)
@@ -132,7 +132,7 @@ TEST(Frozen, Zero1And2HoldThemWhole) {
     FrozenJob other = job;
     other.w = forgotten(job.w);
     Held expected = other.program().resident;
-    of(expected, Holds::Parameters) += job.w.frozen_bytes().count;
+    expected[Holds::Parameters] += job.w.frozen_bytes().count;
     EXPECT_EQ(job.program().resident, expected) << stage;
     EXPECT_EQ(sent(job.program(), Operation::AllReduce),
               sent(other.program(), Operation::AllReduce));
@@ -158,7 +158,7 @@ TEST(Frozen, ParameterServersSendThemAndGetNothingBack) {
     const std::int64_t trained = job.w.gradient_bytes().count;
     EXPECT_EQ(pulled, trained + (after_push ? 0 : job.w.frozen_bytes().count));
     EXPECT_EQ(pushed, trained);
-    EXPECT_EQ(of(p.resident, Holds::Parameters), trained + job.w.frozen_bytes().count);
+    EXPECT_EQ(p.resident[Holds::Parameters], trained + job.w.frozen_bytes().count);
   }
 }
 
@@ -215,10 +215,9 @@ TEST(Frozen, Fsdp2GathersAllAndScattersTheRest) {
                   bytes_of(job.w, units, false) + bytes_of(job.w, units, true) - kept + ahead,
                   job.w, 8);
     expect_shares(sent(p, Operation::ReduceScatter), job.w.gradient_bytes().count, job.w, 8);
-    const std::int64_t held = of(p.resident, Holds::Parameters);
+    const std::int64_t held = p.resident[Holds::Parameters];
     expect_shares(8 * held, job.w.gradient_bytes().count + job.w.frozen_bytes().count, job.w, 8);
-    EXPECT_LT(of(p.resident, Holds::OptimizerState),
-              job.w.gradient_bytes().count * 2 / 8 + 100'000);
+    EXPECT_LT(p.resident[Holds::OptimizerState], job.w.gradient_bytes().count * 2 / 8 + 100'000);
   }
 }
 
@@ -272,12 +271,12 @@ TEST(Frozen, Zero3GathersThemAndReducesTheRest) {
     const std::int64_t frozen_bytes = job.w.frozen_bytes().count;
     expect_shares(sent(p, Operation::AllGather), 2 * trained + frozen_bytes, job.w, 8);
     expect_shares(sent(p, Operation::ReduceScatter), trained, job.w, 8);
-    expect_shares(8 * of(p.resident, Holds::Parameters), trained + frozen_bytes, job.w, 8);
+    expect_shares(8 * p.resident[Holds::Parameters], trained + frozen_bytes, job.w, 8);
     FrozenJob other = job;
     other.w = forgotten(job.w);
     const Program without = other.program();
     for (Holds h : {Holds::MasterParameters, Holds::Gradients, Holds::OptimizerState})
-      EXPECT_EQ(of(p.resident, h), of(without.resident, h)) << name_of(h);
+      EXPECT_EQ(p.resident[h], without.resident[h]) << name_of(h);
   }
 }
 
@@ -297,13 +296,13 @@ TEST(Frozen, MemoryComesAndGoes) {
           const Program p = job.program();
           Held held = p.resident;
           for (const MemoryChange& c : p.steady.memory) {
-            of(held, c.holds) += c.bytes;
-            EXPECT_GE(of(held, c.holds), 0) << name_of(system) << " " << name_of(c.holds) << " at "
-                                            << name_of(p, p.steady, c.op);
+            held[c.holds] += c.bytes;
+            EXPECT_GE(held[c.holds], 0) << name_of(system) << " " << name_of(c.holds) << " at "
+                                        << name_of(p, p.steady, c.op);
           }
-          for (std::size_t k = 0; k < kHolds; ++k)
+          for (Holds k : Held::names())
             EXPECT_EQ(held[k], p.resident[k])
-                << name_of(system) << " " << name_of(static_cast<Holds>(k)) << " " << micro_steps;
+                << name_of(system) << " " << name_of(k) << " " << micro_steps;
         }
 }
 

@@ -429,8 +429,9 @@ TEST(FitOfKernels, FindsWhatTheSamplesWereMadeFrom) {
       << "a launch alone does not make the host's section measured";
   EXPECT_EQ(p.host.launch, profile("h200-sxm.datasheet").host.launch)
       << "CUDA's launch is no framework's";
-  for (int i = 0; i < 4; ++i)
-    EXPECT_NEAR(p.compute.peak_flops[static_cast<std::size_t>(i)] / g.peak[i], 1, 0.04) << i;
+  for (Precision each : kPrecisions.names())
+    EXPECT_NEAR(p.compute.peak_flops[each] / g.peak[static_cast<int>(each)], 1, 0.04)
+        << name_of(each);
   EXPECT_NEAR(p.memory.bandwidth_bytes_per_s / g.bandwidth, 1, 0.02);
   EXPECT_EQ(p.memory.kernel, Duration{2'500'000});
   EXPECT_NEAR(p.compute.efficiency[1].mid, 0.7, 0.03)

@@ -431,7 +431,7 @@ TEST(FitOfOperators, FindsWhatTheSamplesWereMadeFrom) {
   ASSERT_NE(c, nullptr);
   EXPECT_NEAR(c->flops_per_s / 1e14, 1, 0.01);
   EXPECT_NEAR(c->unaligned[2], 0.125, 0.00125);
-  EXPECT_NEAR(c->pass[2], 0.7, 0.007);
+  EXPECT_NEAR(c->pass[Pass::WeightGradient], 0.7, 0.007);
   for (const KernelResidual& r : f.residuals) {
     EXPECT_LE(r.median_error, 0.01) << r.kernel << (r.held_out ? " held out" : "");
     EXPECT_LE(r.p90_error, 0.05) << r.kernel << (r.held_out ? " held out" : "");

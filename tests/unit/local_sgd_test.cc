@@ -62,9 +62,8 @@ TEST(LocalSgd, MemoryComesAndGoesInEachRound) {
       plan.set_to_none = sets_to_none;
       ListedRound l("resnet50", plan);
       Held sum{};
-      for (const MemoryChange& c : l.program.steady.memory) of(sum, c.holds) += c.bytes;
-      for (std::size_t k = 0; k < kHolds; ++k)
-        EXPECT_EQ(sum[k], 0) << name_of(static_cast<Holds>(k)) << sets_to_none;
+      for (const MemoryChange& c : l.program.steady.memory) sum[c.holds] += c.bytes;
+      for (Holds k : Held::names()) EXPECT_EQ(sum[k], 0) << name_of(k) << sets_to_none;
     }
 }
 
@@ -116,8 +115,8 @@ TEST(PostLocalSgd, AveragesWithTheLongestPeriodThatEnds) {
 TEST(PostLocalSgd, MemoryComesAndGoesInEachRound) {
   ListedRound l("resnet50", in_subgroups(3, 4));
   Held sum{};
-  for (const MemoryChange& c : l.program.steady.memory) of(sum, c.holds) += c.bytes;
-  for (std::size_t k = 0; k < kHolds; ++k) EXPECT_EQ(sum[k], 0) << name_of(static_cast<Holds>(k));
+  for (const MemoryChange& c : l.program.steady.memory) sum[c.holds] += c.bytes;
+  for (Holds k : Held::names()) EXPECT_EQ(sum[k], 0) << name_of(k);
 }
 
 // Gradients that stay within a host spare the network, which decides here.

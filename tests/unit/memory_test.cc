@@ -18,7 +18,7 @@ namespace ddpsim {
 namespace {
 
 std::int64_t at(const predict::Memory& m, Holds h) {
-  return m.peak[static_cast<std::size_t>(h)];
+  return m.peak[h];
 }
 
 struct Job {
@@ -54,13 +54,13 @@ TEST(Memory, ComesAndGoes) {
           Held held = p.resident;
           for (const MemoryChange& c : p.steady.memory) {
             ASSERT_LT(c.op, p.steady.ops.size());
-            of(held, c.holds) += c.bytes;
-            EXPECT_GE(of(held, c.holds), 0) << name_of(system) << " " << name_of(c.holds) << " at "
-                                            << name_of(p, p.steady, c.op);
+            held[c.holds] += c.bytes;
+            EXPECT_GE(held[c.holds], 0) << name_of(system) << " " << name_of(c.holds) << " at "
+                                        << name_of(p, p.steady, c.op);
           }
-          for (std::size_t k = 0; k < kHolds; ++k)
+          for (Holds k : Held::names())
             EXPECT_EQ(held[k], p.resident[k])
-                << name_of(system) << " " << model << " " << name_of(static_cast<Holds>(k));
+                << name_of(system) << " " << model << " " << name_of(k);
         }
 }
 
@@ -206,7 +206,7 @@ TEST(Memory, OfViewsIsABucketLess) {
   for (const MemoryChange& c : p.steady.memory)
     if (c.holds == Holds::Gradients && c.bytes > 0) made += c.bytes;
   EXPECT_EQ(made, 0);
-  EXPECT_EQ(of(p.resident, Holds::Buckets), weights);
+  EXPECT_EQ(p.resident[Holds::Buckets], weights);
 }
 
 // ZeRO's arithmetic: what is sharded falls with the ranks.

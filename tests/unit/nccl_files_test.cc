@@ -81,7 +81,7 @@ const std::vector<TunerRow> kRows{
 
 TEST(NcclTuner, ComesBack) {
   EXPECT_FALSE(report::validate(kRows));
-  EXPECT_EQ(report::parse_tuner_csv(report::tuner_csv(kRows), "f"), kRows);
+  EXPECT_EQ(tuner_rows(report::tuner_csv(kRows)), kRows);
 }
 
 TEST(NcclTuner, AnyLineForWhatNoOtherMatchesIsLast) {
@@ -118,30 +118,6 @@ TEST(NcclTuner, RangesAreContiguousAndChannelsAreSaid) {
             std::string::npos);
   EXPECT_NE(broken([](auto& r) { r[0].nodes = 0; }).find("positive"), std::string::npos);
   EXPECT_NE(broken([](auto& r) { r[0].max_bytes = -1; }).find("is no range"), std::string::npos);
-}
-
-TEST(NcclTuner, ReadsWhatOthersWrote) {
-  auto rows = report::parse_tuner_csv(
-      "# example\n\nAllReduce, 0 ,65536,NVLSTree,LL128,4,-1,-1,-1,-1\r\n", "f");
-  ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows[0], (TunerRow{"allreduce", 0, 65536, "nvls_tree", "ll128", 4, -1, -1}));
-  auto refused = [](const std::string& text) {
-    try {
-      report::parse_tuner_csv(text, "f");
-      return std::string("nothing was thrown");
-    } catch (const InputError& e) {
-      return e.where + ": " + e.what;
-    }
-  };
-  EXPECT_EQ(refused(""), "f: holds no line of a tuner configuration");
-  EXPECT_EQ(refused("# x\nallreduce,0,1,ring,ll,1,1\n").substr(0, 16), "f:2: has 7 field");
-  EXPECT_EQ(refused("allreduce,0,1,ring,ll,-1,1,1\n"),
-            "f:1: channels: -1 makes the plugin force one channel; say how many (1 to 64)");
-  EXPECT_EQ(refused("allreduce,5,1,ring,ll,1,1,1\n"), "f:1: 5 to 1 bytes is no range");
-  EXPECT_EQ(refused("allreduce,0,1,ring,ll,1,0,1\n"),
-            "f:1: nNodes and nRanks are positive, or -1 for any");
-  EXPECT_EQ(refused("allreduce,0,99999999999999999999,ring,ll,1,1,1\n"),
-            "f:1: max_bytes: \"99999999999999999999\" is not a whole number");
 }
 
 TEST(NcclTuner, TheBordersLieBetweenTheSizes) {

@@ -190,8 +190,8 @@ TEST(ParameterServer, StatesAreTheServersAndWorkersHoldNone) {
   const Plan plan = with_servers(2);
   const StepTimes times = predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid);
   const Program p = lower({w, times, DeviceKind::Gpu, 8}, plan);
-  EXPECT_EQ(of(p.resident, Holds::OptimizerState), 0);
-  EXPECT_EQ(of(p.resident, Holds::Parameters), w.gradient_bytes().count);
+  EXPECT_EQ(p.resident[Holds::OptimizerState], 0);
+  EXPECT_EQ(p.resident[Holds::Parameters], w.gradient_bytes().count);
   std::int64_t left = 0;
   for (const MemoryChange& c : p.steady.memory) left += c.bytes;
   EXPECT_EQ(left, 0) << "a step leaves what it found";

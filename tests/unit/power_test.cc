@@ -52,7 +52,7 @@ TEST(Power, TheSameShareOfThePeaksIsTheSameShareOfTheLimit) {
   const Profile& measured = io::reference_gpu();
   const Draw& m = measured.power->draw;
   const Profile a40 = profile("a40.datasheet");
-  const auto half = static_cast<std::size_t>(Precision::Fp16);
+  const Precision half = Precision::Fp16;
   const Draw& d = a40.power->draw;
   EXPECT_NEAR(d.idle_w / 300, m.idle_w / 700, 1e-9);
   EXPECT_NEAR(d.busy_w / 300, m.busy_w / 700, 1e-9);
@@ -118,7 +118,8 @@ TEST(Power, RefusesWhatIsNoLimit) {
   EXPECT_EQ(path([](PowerSection& x) { x.limit_w = 0; }), "/power/limit_w");
   EXPECT_EQ(path([](PowerSection& x) { x.draw.idle_w = 150; }), "/power/idle_w");
   EXPECT_EQ(path([](PowerSection& x) { x.draw.busy_w = -1; }), "/power/busy_w");
-  EXPECT_EQ(path([](PowerSection& x) { x.draw.joules_per_flop[1] = 1; }), "/power/joules_per_flop");
+  EXPECT_EQ(path([](PowerSection& x) { x.draw.joules_per_flop[Precision::Tf32] = 1; }),
+            "/power/joules_per_flop");
   EXPECT_EQ(path([](PowerSection& x) { x.like->limit_w = -1; }), "/power/like/limit_w");
   EXPECT_EQ(path([](PowerSection& x) { x.like->clock_hz = 0; }), "/power/like/clock_hz");
   EXPECT_EQ(path([](PowerSection& x) { x.like->peak_flops = {}; }), "/power/like/peak_flops");
@@ -140,8 +141,7 @@ TEST(Power, OfTheMeasuredGpuIsTheReports) {
                            {Precision::Bf16, 3},
                            {Precision::Tf32, 4},
                            {Precision::Fp32, 5}})
-    EXPECT_NEAR(d.joules_per_flop[static_cast<std::size_t>(p)] * 1e12,
-                std::stod(m[static_cast<std::size_t>(column)]), 1e-9);
+    EXPECT_NEAR(d.joules_per_flop[p] * 1e12, std::stod(m[static_cast<std::size_t>(column)]), 1e-9);
 }
 
 }  // namespace

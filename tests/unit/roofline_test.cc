@@ -81,7 +81,7 @@ TEST(LayerTime, UsesThePeakOfThePrecision) {
 // torch.backends.cudnn.allow_tf32 is True, that of matrix products is False.
 TEST(LayerTime, ConvolutionsInFp32UseTf32WhereTheDeviceHasIt) {
   Profile with = profile();
-  with.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] = 8e12;
+  with.compute.peak_flops[Precision::Tf32] = 8e12;
   for (KernelClass k : {KernelClass::Conv, KernelClass::Gemm, KernelClass::Attention}) {
     const Workload w = one_layer(k, {1e7, 0, 0, 1});
     EXPECT_EQ(step_times(w, with, Level::Mid).forward.ps,
@@ -330,7 +330,7 @@ TEST(PriceOf, FindUnusedGrowsWithTheParameters) {
 // Asked again, and after other levels and weights were asked for.
 TEST(KnownTimes, AreThoseOfTheLevelAndTheWeights) {
   Profile p = profile();
-  p.compute.peak_flops[2] = 3e12;  // no level of halves is one of fp32
+  p.compute.peak_flops[Precision::Bf16] = 3e12;  // no level of halves is one of fp32
   const Workload w = one_layer(KernelClass::Gemm, {1e7, 0, 0, 1}, {2e7, 0, 0, 1});
   KnownTimes known(w, p);
   std::set<std::int64_t> different;
@@ -357,7 +357,7 @@ TEST(KnownTimes, OfAnotherWorkloadOrProfileAreItsOwn) {
   twice.batch *= 2;
   EXPECT_EQ(known.of(twice, p, Level::Mid).forward.ps, 400'000'000);
   Profile slow = p;
-  slow.compute.peak_flops[0] /= 4;
+  slow.compute.peak_flops[Precision::Fp32] /= 4;
   EXPECT_EQ(known.of(w, slow, Level::Mid).forward.ps, 800'000'000);
   EXPECT_EQ(known.of(w, p, Level::Mid).forward.ps, 200'000'000);
 }

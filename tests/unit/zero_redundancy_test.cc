@@ -86,9 +86,7 @@ TEST(ZeroRedundancy, TakesTheLargestShareOfTimeAndState) {
     if (!is_update(op.kind)) continue;
     EXPECT_EQ(op.duration, kMicrosecond * 600);
   }
-  auto state = [](const Program& of) {
-    return of.resident[static_cast<std::size_t>(Holds::OptimizerState)];
-  };
+  auto state = [](const Program& of) { return of.resident[Holds::OptimizerState]; };
   EXPECT_EQ(state(p), 2 * 4 * 6) << "two copies of Adam";
   Plan ddp;
   EXPECT_EQ(state(lowered(w, ddp, 2)), 2 * 4 * 10);

@@ -346,14 +346,14 @@ TEST(ZeroStep, EachStageHoldsLessThanTheOneBefore) {
   // At its peak in a step.
   auto most = [](const Plan& plan, int ranks, Holds holds) {
     const Program p = Listed("gpt2-small", plan, ranks).program;
-    std::int64_t now = of(p.resident, holds);
+    std::int64_t now = p.resident[holds];
     std::int64_t out = now;
     for (const MemoryChange& c : p.steady.memory)
       if (c.holds == holds) {
         out = std::max(out, now += c.bytes);
         EXPECT_GE(now, 0) << name_of(holds) << " at " << name_of(p, p.steady, c.op);
       }
-    EXPECT_EQ(now, of(p.resident, holds)) << name_of(holds);
+    EXPECT_EQ(now, p.resident[holds]) << name_of(holds);
     return out;
   };
   Plan one = zero(1);

@@ -457,10 +457,10 @@ std::string collectives_markdown(const calib::CollectiveReport& r,
       100 * validation::kRepeats, 100 * x.gloo.median, 100 * x.gloo.largest, x.open_mpi.rows,
       x.open_mpi.judged, 100 * x.open_mpi.median, 100 * x.open_mpi.largest);
   for (const validation::ExecutedRow& e : x.rows)
-    out += fmt::format(
-        "| {} | {} | {} | {} | {:.1f} % | {:+.2f} % |\n", report::markdown_cell(e.where),
-        e.algorithm, size_text(e.bytes), to_string(e.measured), 100 * e.deviation,
-        100 * (static_cast<double>(e.predicted.ps) / static_cast<double>(e.measured.ps) - 1));
+    out +=
+        fmt::format("| {} | {} | {} | {} | {:.1f} % | {:+.2f} % |\n",
+                    report::markdown_cell(e.where), e.algorithm, size_text(e.bytes),
+                    to_string(e.measured), 100 * e.deviation, 100 * (e.predicted / e.measured - 1));
   return out;
 }
 

@@ -57,9 +57,7 @@ std::string page(const Loaded& l, const Executed& e, bool mean) {
           [](const StepRecord& s) { return s.kind == StepKind::Steady && !s.instrumented; }),
       100 * run.quality.spread, run.quality.verdict == Verdict::Clean ? "clean" : "NOISY");
   for (const std::string& why : run.quality.reasons) out += "           " + why + "\n";
-  auto off = [&](Duration d) {
-    return 100 * (static_cast<double>(d.ps) / static_cast<double>(measured.ps) - 1);
-  };
+  auto off = [&](Duration d) { return 100 * (d / measured - 1); };
   out += fmt::format("predicted  {}  ({:+.2f} %; {}profile {})\n", ms(e.predicted),
                      off(e.predicted), e.basis, l.profile.name);
   if (e.from_layers)

@@ -211,9 +211,7 @@ std::string nccl_text(const NcclQuestion& q, const NcclAnswer& a, const std::str
     out += fmt::format(
         "By ddpsim's price {} would take {:.0f} % less. To try it: NCCL_ALGO={} NCCL_PROTO={}, or "
         "ddpsim export nccl-tuner.\n",
-        name_of(best.candidate),
-        100 * (1 -
-               static_cast<double>(best.price.total.ps) / static_cast<double>(mine.price.total.ps)),
+        name_of(best.candidate), 100 * (1 - best.price.total / mine.price.total),
         nccl::name_of(best.candidate.algorithm), nccl::name_of(best.candidate.protocol));
   out += changes_text(q, a.op);
   out += rendezvous_text(rendezvous_of(*q.group, q.hardware.profile, a.op));

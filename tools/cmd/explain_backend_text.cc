@@ -78,8 +78,7 @@ std::string backend_table(const BackendAnswer& a) {
   });
   if (best.parts.total < mine.parts.total)
     out += fmt::format("By ddpsim's price {} would take {:.0f} % less{}.\n", best.algorithm,
-                       100 * (1 - static_cast<double>(best.parts.total.ps) /
-                                      static_cast<double>(mine.parts.total.ps)),
+                       100 * (1 - best.parts.total / mine.parts.total),
                        a.operation == Operation::AllReduce ? " (--algorithm " + best.algorithm + ")"
                                                            : std::string());
   for (const std::string& n : a.notes) out += n + "\n";

@@ -266,7 +266,7 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes,
 std::vector<nccl::Composed> composed_of(const NcclQuestion& q, Bytes bytes) {
   const Profile& p = q.hardware.profile;
   // Reads every slice, writes one.
-  double moved = static_cast<double>(bytes.count) * (1 + 1.0 / q.ranks);
+  double moved = bytes * (1 + 1.0 / q.ranks);
   Duration sum = std::max(
       p.memory.kernel,
       Duration{static_cast<std::int64_t>(std::ceil(moved / predict::memory_rate(p, Level::Mid)))});
@@ -284,7 +284,7 @@ std::string composed_text(const std::vector<nccl::Composed>& all, Duration chose
       out += fmt::format("  {:<28} not here: {}\n", c.name, c.why_not);
       continue;
     }
-    double ratio = static_cast<double>(c.total.ps) / static_cast<double>(chosen.ps);
+    double ratio = c.total / chosen;
     out += fmt::format(
         "  {:<28} {:>11} {:>10.1f} {:>+7.0f} %  {}{}\n", c.name, to_string(c.total),
         c.bus_bytes_per_s / 1e9, 100 * (ratio - 1), c.limited_by,

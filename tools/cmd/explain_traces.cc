@@ -20,10 +20,6 @@ namespace {
 
 using analysis::TraceExplanation;
 
-double share(Duration part, Duration whole) {
-  return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
-}
-
 // The measured computation on another network.
 struct Elsewhere {
   std::string cluster;
@@ -115,18 +111,18 @@ std::string page(const analysis::TracedRanks& job, const TraceExplanation& e,
     out += fmt::format(
         "the slowest rank computes {} longer than the mean ({:.1f} % of the step); most often it "
         "is rank {} ({} of {} steps)\n",
-        to_string(e.skew), 100 * share(e.skew, e.step), e.slowest, e.slowest_steps, e.steps);
+        to_string(e.skew), 100 * fraction(e.skew, e.step), e.slowest, e.slowest_steps, e.steps);
   out += fmt::format(
       "communication that nothing covers: {} ({:.1f} %) waiting for ranks that came late, {} "
       "({:.1f} %) for the network; {} ({:.1f} %) is in no phase otherwise\n",
-      to_string(e.exposed_late), 100 * share(e.exposed_late, e.step), to_string(e.exposed_network),
-      100 * share(e.exposed_network, e.step), to_string(e.exposed_other),
-      100 * share(e.exposed_other, e.step));
+      to_string(e.exposed_late), 100 * fraction(e.exposed_late, e.step),
+      to_string(e.exposed_network), 100 * fraction(e.exposed_network, e.step),
+      to_string(e.exposed_other), 100 * fraction(e.exposed_other, e.step));
   if (e.late_host.ps > 0)
     out += fmt::format(
         "the host: for {} ({:.1f} %) of the step the device computes nothing because its next "
         "kernel is not enqueued yet\n",
-        to_string(e.late_host), 100 * share(e.late_host, e.step));
+        to_string(e.late_host), 100 * fraction(e.late_host, e.step));
   out += fmt::format("what decides the step: {}\n\n", decision_words(e));
   if (!e.collectives.empty()) {
     out +=
@@ -144,7 +140,7 @@ std::string page(const analysis::TracedRanks& job, const TraceExplanation& e,
     const analysis::WhatIf& w = *e.what_if;
     auto line = [&](const char* what, Duration d) {
       out += fmt::format("  {:<46} {:>11}  {:+.1f} %\n", what, to_string(d),
-                         100 * (share(d, w.replayed) - 1));
+                         100 * (fraction(d, w.replayed) - 1));
     };
     out += "\nwhat if, replayed from the measured arrivals\n";
     line("as it was", w.replayed);

@@ -322,7 +322,7 @@ void answer(const GoodputFlags& f, GoodputAnswer& a) {
     if (a.searched) a.job.checkpoints.steps = a.intervals->steps;
   }
   a.courses = goodput::play_many(a.job, a.seed, drawn ? f.courses : 1);
-  const auto share = [&](goodput::Spent s) { return a.courses.share[static_cast<std::size_t>(s)]; };
+  const auto share = [&](goodput::Spent s) { return a.courses.share[s]; };
   if (a.job.recovery == Recovery::Torchft)
     a.no_expected = "survivors go on: nothing is rolled back";
   else if (!drawn || !a.job.lost.empty() || !a.job.added.empty())

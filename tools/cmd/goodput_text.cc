@@ -8,8 +8,8 @@ namespace {
 
 using goodput::Spent;
 
-double share(const GoodputAnswer& a, std::size_t k) {
-  return a.courses.share[k];
+double share(const GoodputAnswer& a, Spent s) {
+  return a.courses.share[s];
 }
 
 double step_s(const GoodputAnswer& a) {
@@ -116,11 +116,10 @@ std::string goodput_text(const GoodputAnswer& a) {
     out += fmt::format("{} samples/s of {}\n", report::count_text(a.samples_per_s * c.goodput),
                        report::count_text(a.samples_per_s));
   out += "\nwhere the time goes\n";
-  for (std::size_t k = 0; k < goodput::kSpent; ++k)
-    if (share(a, k) > 0)
-      out += row(goodput::name_of(static_cast<Spent>(k)),
-                 fmt::format("{:>8.3f} %  {:>10} a day", 100 * share(a, k),
-                             long_time(share(a, k) * 86'400)));
+  for (Spent s : goodput::Ledger::names())
+    if (share(a, s) > 0)
+      out += row(goodput::name_of(s), fmt::format("{:>8.3f} %  {:>10} a day", 100 * share(a, s),
+                                                  long_time(share(a, s) * 86'400)));
   return out + intervals_text(a) + phases_text(a);
 }
 
@@ -135,9 +134,9 @@ std::string goodput_csv(const GoodputAnswer& a) {
       a.checkpoints ? std::to_string(a.job.checkpoints.steps) : "", a.courses.goodput,
       a.courses.low, a.courses.high, a.courses.error,
       a.expected ? fmt::format("{:.8f}", *a.expected) : "", a.courses.failures, a.courses.joins);
-  for (std::size_t k = 0; k < goodput::kSpent; ++k) {
-    head += fmt::format(",{}", goodput::name_of(static_cast<Spent>(k)));
-    line += fmt::format(",{:.8f}", share(a, k));
+  for (Spent s : goodput::Ledger::names()) {
+    head += fmt::format(",{}", goodput::name_of(s));
+    line += fmt::format(",{:.8f}", share(a, s));
   }
   return head + "\n" + line + "\n";
 }
@@ -166,8 +165,7 @@ io::OrderedJson goodput_json(const GoodputAnswer& a) {
   }
   j["failures"] = c.failures;
   j["joins"] = c.joins;
-  for (std::size_t k = 0; k < goodput::kSpent; ++k)
-    j["shares"][goodput::name_of(static_cast<Spent>(k))] = share(a, k);
+  for (Spent s : goodput::Ledger::names()) j["shares"][goodput::name_of(s)] = share(a, s);
   if (a.checkpoints)
     j["checkpoints"] = {{"steps", a.job.checkpoints.steps},
                         {"bytes", a.checkpoint_bytes},

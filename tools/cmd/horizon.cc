@@ -21,10 +21,9 @@ double longest_seconds(const Asked& l) {
   double bandwidth = p.memory.bandwidth_bytes_per_s * p.memory.efficiency.low;
   double compute = 0;
   auto add = [&](const LayerCost& c) {
-    double peak =
-        p.compute.peak_flops[static_cast<std::size_t>(w.precision)] * p.compute.efficiency[0].low;
+    double peak = p.compute.peak_flops[w.precision] * p.compute.efficiency[0].low;
     for (const Range& r : p.compute.efficiency)
-      peak = std::min(peak, p.compute.peak_flops[static_cast<std::size_t>(w.precision)] * r.low);
+      peak = std::min(peak, p.compute.peak_flops[w.precision] * r.low);
     compute += (c.bytes_per_sample * w.batch + c.bytes_fixed) / bandwidth +
                static_cast<double>(c.kernels) *
                    static_cast<double>((p.memory.kernel + p.host.launch).ps) / 1e12;

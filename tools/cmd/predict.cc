@@ -134,7 +134,7 @@ report::Heading heading_of_plan(const Loaded& l, const io::Home& home) {
   const Plan& plan = l.scenario.plan;
   bool tf32 = l.workload.basis == Basis::Described &&
               predict::computed_in(l.workload, predict::gathered_in(plan)) == Precision::Fp32 &&
-              l.profile.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] > 0;
+              l.profile.compute.peak_flops[Precision::Tf32] > 0;
   h.workload = fmt::format(
       "{}, {}, {}{}{}", l.workload.name, batch_text(l.workload), precision_text(l.workload, plan),
       tf32 ? " (convolutions in TF32, as torch does by default)" : "", loop_text(l.workload));

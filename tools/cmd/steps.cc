@@ -93,7 +93,7 @@ void predict_row(const Parts& p, bool interval, StepResult& out) {
     out.low = x.step_low;
     out.high = x.step_high;
   }
-  out.error = static_cast<double>(out.predicted.ps) / static_cast<double>(out.measured.ps) - 1;
+  out.error = out.predicted / out.measured - 1;
 }
 
 }  // namespace

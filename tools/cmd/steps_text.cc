@@ -18,7 +18,7 @@ std::string signed_hundred(double v) {
   return fmt::format("{:+.1f}", 100 * v);
 }
 const char* name_of(StepQuestion q) {
-  return kStepQuestions[static_cast<std::size_t>(q)];
+  return kStepQuestions[q];
 }
 // For people.
 const char* words_of(StepQuestion q) {

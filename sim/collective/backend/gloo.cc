@@ -48,7 +48,7 @@ Price gloo_ring(const Communicator& c, const Asked& asked) {
     phase.latency =
         price.hop_latency * 2 + reduce;  // go-ahead of the first, arrival (and sum) of the last
     if (reducing) phase.latency += launch_time(c, p);
-    phase.work = static_cast<double>(size.count) * ((n - 1) / n) * c_x;
+    phase.work = size * ((n - 1) / n) * c_x;
     // Collectives in flight together share one connection to each neighbour, which takes a segment
     // of each in turn.
     phase.weight = segment / kMiB;

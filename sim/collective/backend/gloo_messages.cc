@@ -23,35 +23,35 @@ class GlooRing {
                                               : 0),
         seg_(gloo_segments(play.size.count, c.ranks())),
         size_(play.size),
-        n_(static_cast<std::size_t>(c.ranks())) {
-    auto n = static_cast<double>(n_);
-    factor_ = play.price.phases[0].work / (static_cast<double>(size_.count) * ((n - 1) / n));
-    for (std::size_t r = 0; r < n_; ++r) {
-      int to = static_cast<int>((r + n_ - 1) % n_);
-      latency_.push_back(step_latency(c, play.profile, hop_between(c, static_cast<int>(r), to)));
-      flows_.push_back(play.flow(static_cast<int>(r), to));
+        n_(c.ranks()) {
+    const double n = n_;
+    factor_ = play.price.phases[0].work / (size_ * ((n - 1) / n));
+    for (int r = 0; r < n_; ++r) {
+      const int to = (r + n_ - 1) % n_;
+      latency_.push_back(step_latency(c, play.profile, hop_between(c, r, to)));
+      flows_.push_back(play.flow(r, to));
     }
   }
 
   // `first[r]`: task after which rank r enters the phase. Returns per rank the task after which it
   // leaves.
   std::vector<TaskId> phase(bool reducing, const std::vector<TaskId>& first) {
-    std::size_t count = seg_.segments - seg_.per_rank;
+    const std::int64_t count = seg_.segments - seg_.per_rank;
     std::vector<TaskId> thread = first;
     wire_.assign(n_, kNothing);
     std::vector<std::vector<TaskId>> sent(3, std::vector<TaskId>(n_, kNothing)),
         received = sent;  // by iteration mod 3
-    for (std::size_t i = 0; i < count + 2; ++i) {
+    for (std::int64_t i = 0; i < count + 2; ++i) {
       std::vector<TaskId> entered(n_);
-      for (std::size_t r = 0; r < n_; ++r) {
+      for (int r = 0; r < n_; ++r) {
         TaskId got = i >= 2 ? received[(i - 2) % 3][r] : kNothing;
         TaskId out = i >= 2 ? sent[(i - 2) % 3][r] : kNothing;
         entered[r] =
             enter(thread[r], got, out,
                   reducing && got != kNothing ? bytes_of((r + 1) % n_, i - 2, reducing) : 0);
       }
-      for (std::size_t r = 0; r < n_; ++r) {
-        std::size_t to = (r + n_ - 1) % n_;
+      for (int r = 0; r < n_; ++r) {
+        const int to = (r + n_ - 1) % n_;
         sent[i % 3][r] = kNothing;
         received[i % 3][to] = kNothing;
         std::int64_t bytes = i < count ? bytes_of(r, i, reducing) : 0;
@@ -68,10 +68,9 @@ class GlooRing {
   static constexpr TaskId kNothing = UINT32_MAX;
 
   // Bytes of the segment that rank r sends in iteration i (zero past the end: not sent).
-  std::int64_t bytes_of(std::size_t r, std::size_t i, bool reducing) const {
-    std::size_t block = reducing ? r + 1 : r;
-    std::int64_t segment = (block * static_cast<std::size_t>(seg_.per_rank) + i) %
-                           static_cast<std::size_t>(seg_.segments);
+  std::int64_t bytes_of(int r, std::int64_t i, bool reducing) const {
+    const std::int64_t block = reducing ? r + 1 : r;
+    const std::int64_t segment = (block * seg_.per_rank + i) % seg_.segments;
     return std::clamp<std::int64_t>(size_.count - segment * seg_.segment_bytes, 0,
                                     seg_.segment_bytes);
   }
@@ -95,11 +94,10 @@ class GlooRing {
   // The payload goes when the receiver's go-ahead has come, and in its turn on the connection. The
   // go-ahead takes the other direction's connection: on two ranks that is the one of the receiver's
   // own payloads, and it waits behind them.
-  TaskId send(std::size_t r, std::size_t to, const std::vector<TaskId>& entered,
-              std::int64_t bytes) {
+  TaskId send(int r, int to, const std::vector<TaskId>& entered, std::int64_t bytes) {
     TaskId called = entered[to];
     if (turn_ && n_ == 2) {
-      CoreTasks call = turn_(static_cast<int>(to), static_cast<int>(r), 0);
+      CoreTasks call = turn_(to, r, 0);
       g_.add_edge(called, call.due);
       called = call.done;
     }
@@ -107,7 +105,7 @@ class GlooRing {
     double work = static_cast<double>(bytes) * factor_;
     CoreTasks payload;
     if (turn_)
-      payload = turn_(static_cast<int>(r), static_cast<int>(to), work);
+      payload = turn_(r, to, work);
     else
       payload.due = payload.done = g_.add_task({}, work, flows_[r]);
     g_.add_edge(entered[r], payload.due);
@@ -123,7 +121,7 @@ class GlooRing {
   double sum_ps_per_byte_;
   GlooSegments seg_;
   Bytes size_;
-  std::size_t n_;
+  int n_;
   double factor_ = 1;
   std::vector<Duration> latency_;  // by sending rank
   std::vector<engine::FlowId> flows_;
@@ -142,7 +140,7 @@ std::vector<TaskId> broadcast_messages(const Communicator& c, const MessagePlay&
   const std::vector<TaskId> start = launched(g, launch_time(c, p), play.arrive);
   std::vector<std::vector<TaskId>> ends(play.arrive.size());
   auto rank = [&](int v) { return (v + root) % n; };
-  auto of = [](int r) { return static_cast<std::size_t>(r); };
+  auto of = [](int r) { return r; };
   std::vector<TaskId> has(of(n));  // by position in the tree
   has[0] = start[of(root)];
   ends[of(root)].push_back(has[0]);

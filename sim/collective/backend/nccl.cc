@@ -54,7 +54,7 @@ Price all_to_all_price(const Nccl& own, const Communicator& c, const Asked& aske
   Phase phase;
   phase.latency = found.price.base;
   phase.work = static_cast<double>(size.count);
-  phase.weight = static_cast<double>(c.rings.size());
+  phase.weight = c.channels();
   phase.max_rate =
       phase.work / std::max(1.0, static_cast<double>((price.alone - phase.latency).ps));
   price.phases.push_back(phase);
@@ -89,9 +89,8 @@ Price Nccl::price(const Communicator& c, const Asked& asked) const {
   price.alone = found.total;
   bool rings = !found.pipeline;
   price.pattern = rings ? ring : pipelines[*found.pipeline];
-  phase.work =
-      static_cast<double>(size.count) * found.per_byte * (rings ? ring_factor(c.ranks()) : 1);
-  phase.weight = static_cast<double>(c.rings.size());
+  phase.work = size * found.per_byte * (rings ? ring_factor(c.ranks()) : 1);
+  phase.weight = c.channels();
   phase.max_rate = phase.work / std::max(1.0, static_cast<double>((found.total - found.base).ps));
   price.phases.push_back(phase);
   if (rings) price_steps(c, asked, choice, price);

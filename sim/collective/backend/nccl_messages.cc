@@ -71,8 +71,7 @@ std::vector<TaskId> chain(const Communicator& c, const MessagePlay& play, bool o
   auto pieces = static_cast<int>(play.price.pieces);
   for (const Ring& ring : c.rings) {
     const std::vector<int>& order = ring.order;
-    std::size_t root =
-        static_cast<std::size_t>(std::find(order.begin(), order.end(), 0) - order.begin());
+    std::size_t root = std::find(order.begin(), order.end(), 0) - order.begin();
     std::size_t hops = order.size() - 1;
     std::vector<TaskId> previous_piece(hops, UINT32_MAX);
     for (int j = 0; j < pieces; ++j) {

@@ -17,7 +17,7 @@ std::vector<std::vector<int>> nccl_rings(const topology::Fabric& f,
   auto groups = ranks_by_host(f, devices);
   std::size_t rings = 1;
   if (groups.size() > 1) {
-    rings = static_cast<std::size_t>(f.cluster().nics_per_host);
+    rings = f.cluster().nics_per_host;
     for (const auto& g : groups) rings = std::min(rings, g.size());
   }
   std::vector<std::vector<int>> out(rings);
@@ -35,7 +35,7 @@ Price nccl_chain(const Communicator& c, const Asked& asked) {
   const auto& [p, level, operation, size, type] = asked;
   const auto s = static_cast<double>(size.count);
   const std::vector<LinkLoad>& load = c.pattern(operation).load;
-  double piece = 512.0 * 1024 * static_cast<double>(c.rings.size());
+  double piece = 512.0 * 1024 * c.channels();
   Price price;
   price.pattern = c.id(operation);
   price.algorithm = "ring/Simple";
@@ -48,7 +48,7 @@ Price nccl_chain(const Communicator& c, const Asked& asked) {
   Phase phase;
   phase.latency = launch_time(c, p);
   phase.work = s * steps / static_cast<double>(price.pieces);
-  phase.weight = static_cast<double>(c.rings.size());
+  phase.weight = c.channels();
   phase.max_rate = rate_with_latency(c, p, level, load, phase.work, steps, latency);
   price.phases.push_back(phase);
   price.alone = alone(price, bottleneck(c, p, level, load));
@@ -62,13 +62,13 @@ Price nccl_ring(const Communicator& c, const Asked& asked) {
   Price price;
   price.pattern = c.id(operation);
   price.algorithm = "ring/Simple";
-  double channels = static_cast<double>(c.rings.size());
+  double channels = c.channels();
   double chunk = static_cast<double>(size.count) / n / channels;
   price.chunk = static_cast<std::int64_t>(chunk) + 1;
   double c_x = correction(slowest_knots(c, p), chunk);
   Phase phase;
   phase.latency = launch_time(c, p);
-  phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * c_x;
+  phase.work = size * (2 * (n - 1) / n) * c_x;
   phase.weight = channels;
   Duration gaps = path_latency(c, p);
   price.hop_latency = {(gaps.ps + (c.ranks() - 1)) / (2 * (c.ranks() - 1))};

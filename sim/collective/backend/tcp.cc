@@ -26,8 +26,7 @@ Price tcp_ring(const Communicator& c, const Asked& asked) {
   price.chunk = static_cast<std::int64_t>(chunk) + 1;
   if (sums > 0) price_sum(c, p, type, chunk, price);
   Phase phase;  // its launch passes before it is queued: see queued_launch
-  phase.work = static_cast<double>(size.count) * (passes * (n - 1) / n) *
-               correction(slowest_knots(c, p), chunk);
+  phase.work = size * (passes * (n - 1) / n) * correction(slowest_knots(c, p), chunk);
   Duration gaps = path_latency(c, p, passes);
   price.hop_latency = {(gaps.ps + steps / 2) / steps};
   gaps += price.reduce * sums;

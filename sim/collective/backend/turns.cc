@@ -70,27 +70,25 @@ int partner(const Step& step) {
 }  // namespace
 
 std::vector<std::vector<bool>> turns_of(const Schedule& schedule) {
-  const std::size_t n = schedule.ranks.size();
-  Exchanges exchanges(static_cast<int>(n));
+  const int n = schedule.rank_count();
+  Exchanges exchanges(n);
   std::vector<std::vector<bool>> out(n);
-  const auto steps = [&](std::size_t r) -> const std::vector<Step>& {
-    return schedule.ranks[r].lanes[0];
-  };
+  const auto steps = [&](int r) -> const std::vector<Step>& { return schedule.ranks[r].lanes[0]; };
   for (bool again = true; again;) {
     again = false;
-    for (std::size_t r = 0; r < n; ++r) {
+    for (int r = 0; r < n; ++r) {
       if (out[r].size() == steps(r).size()) continue;
       const int with = partner(steps(r)[out[r].size()]);
       if (with < 0) {
-        exchanges.one_way(static_cast<int>(r));
+        exchanges.one_way(r);
         out[r].push_back(false);
         again = true;
         continue;
       }
-      const std::size_t other = with;
+      const int other = with;
       if (out[other].size() == steps(other).size()) continue;
-      if (partner(steps(other)[out[other].size()]) != static_cast<int>(r)) continue;
-      const bool turns = exchanges.take_turns(static_cast<int>(r), with);
+      if (partner(steps(other)[out[other].size()]) != r) continue;
+      const bool turns = exchanges.take_turns(r, with);
       out[r].push_back(turns);
       out[other].push_back(turns);
       again = true;

@@ -32,7 +32,7 @@ double turns_share(Turns how, bool turns);
 
 class Exchanges {
  public:
-  explicit Exchanges(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
+  explicit Exchanges(int ranks) : ranks_(ranks) {}
   // The next message of a rank goes or comes without one the other way.
   void one_way(int rank);
   // The next exchange of two ranks. True: they take turns.

@@ -149,7 +149,7 @@ std::vector<Composed> composed_all_reduces(const Group& g, const Profile& p, Lev
     }
     if (longest == nullptr) continue;
     c.limited_by = longest->limited_by;
-    c.bus_bytes_per_s = static_cast<double>(size.count) * 2 * (n - 1) / n / seconds(c.total);
+    c.bus_bytes_per_s = size * 2 * (n - 1) / n / seconds(c.total);
   }
   return out;
 }

@@ -30,7 +30,7 @@ std::vector<int> chain(const ChannelGraph& graph, const std::vector<int>& ranks,
     for (int i : graph.order[k]) out.push_back(nth(ranks, i));
     return out;
   }
-  std::size_t channels = std::max<std::size_t>(1, static_cast<std::size_t>(graph.channels));
+  std::size_t channels = std::max<std::size_t>(1, graph.channels);
   for (std::size_t i = 0; i < n; ++i) out.push_back(ranks[(k * n / channels + i) % n]);
   return out;
 }

@@ -80,7 +80,7 @@ double peers_elsewhere(const P2pOperation& o) {
 
 // Round trips that a part's chunks wait for those before them to leave their buffers.
 double waiting_for_buffers(const P2pMessage& m, int depth) {
-  double chunks = static_cast<double>(m.part) / static_cast<double>(m.chunk);
+  double chunks = fraction(m.part, m.chunk);
   return std::max(0.0, chunks - depth) / depth;
 }
 

@@ -125,8 +125,7 @@ std::map<std::pair<int, int>, Flow> flows_between(const Kind& a, const Kind& b,
   std::map<std::pair<int, int>, Flow> out;
   for (std::size_t i = 0; i < a.places.size(); ++i)
     for (std::size_t k = 0; k < b.places.size(); ++k) {
-      const Kind::End& from = a.out[i * static_cast<std::size_t>(devices_per_host) +
-                                    static_cast<std::size_t>(b.places[k])];
+      const Kind::End& from = a.out[i * devices_per_host + b.places[k]];
       const Kind::End& to = b.in[k];
       Flow& flow = out[{from.nic, to.nic}];
       ++flow.messages;

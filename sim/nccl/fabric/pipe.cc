@@ -48,7 +48,7 @@ class Lists {
     std::size_t operator()(const Link& l) const {
       std::uint64_t mixed = (std::uint64_t{l.before} << 32 | l.number) * 0x9E3779B97F4A7C15u;
       mixed = (mixed ^ mixed >> 29 ^ bits_of(l.amount)) * 0xBF58476D1CE4E5B9u;
-      return static_cast<std::size_t>(mixed ^ mixed >> 31);
+      return mixed ^ mixed >> 31;
     }
   };
   std::unordered_map<Link, std::uint32_t, Hash> known_;
@@ -79,7 +79,7 @@ class Movers {
   Movers(const Group& g, Pipeline p)
       : links_(g.fabric->links().size()),
         ranks_(g.devices.size()),
-        groups_(static_cast<std::size_t>(groups_of(g, p))),
+        groups_(groups_of(g, p)),
         sockets_(has_sockets(g)),
         begin_(links_ + (sockets_ && socket_threads(g) == 0 ? 2 * ranks_ : 0)) {
     using Key = std::tuple<std::int64_t, std::uint8_t, std::int64_t, bool, bool>;
@@ -114,18 +114,17 @@ class Movers {
   }
   std::size_t links() const { return links_; }
   std::uint32_t threads(const Stage& s) const {
-    return static_cast<std::uint32_t>(begin_ + static_cast<std::size_t>(s.from) * groups_ +
-                                      static_cast<std::size_t>(s.group));
+    return static_cast<std::uint32_t>(begin_ + s.from * groups_ + s.group);
   }
   std::uint32_t copies(const Stage& s) const {
-    return static_cast<std::uint32_t>(begin_ + ranks_ * groups_ + static_cast<std::size_t>(s.from));
+    return static_cast<std::uint32_t>(begin_ + ranks_ * groups_ + s.from);
   }
   bool sockets() const { return sockets_; }
   // What copies for a stage between nodes, at its sender and at its receiver.
   std::array<std::uint32_t, 2> copying(const Stage& s) const {
     if (begin_ == links_) return {kOfConnection, kOfConnection};
-    return {static_cast<std::uint32_t>(links_ + static_cast<std::size_t>(s.from)),
-            static_cast<std::uint32_t>(links_ + ranks_ + static_cast<std::size_t>(s.to))};
+    return {static_cast<std::uint32_t>(links_ + s.from),
+            static_cast<std::uint32_t>(links_ + ranks_ + s.to)};
   }
   std::uint32_t alike(std::uint32_t id) const {
     if (id == kOfConnection) return by_socket_;

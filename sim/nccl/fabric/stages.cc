@@ -180,9 +180,8 @@ std::vector<std::vector<int>> nvls_heads(const Group& g) {
   std::vector<std::size_t> places;
   for (const auto& order : g.system.graphs[GraphId::Nvls].order)
     if (!order.empty() && static_cast<std::size_t>(order.front()) < least &&
-        std::find(places.begin(), places.end(), static_cast<std::size_t>(order.front())) ==
-            places.end())
-      places.push_back(static_cast<std::size_t>(order.front()));
+        std::find(places.begin(), places.end(), order.front()) == places.end())
+      places.push_back(order.front());
   if (places.empty())
     for (std::size_t i = 0; i < least; ++i) places.push_back(i);
   std::vector<std::vector<int>> out;

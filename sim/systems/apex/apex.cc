@@ -60,7 +60,7 @@ class ApexLowering {
       : f_(timed, plan),
         apex_(apex_of(plan)),
         buckets_(apex_buckets(timed.workload, plan)),
-        streams_(1 + static_cast<std::size_t>(apex_.num_allreduce_streams)) {
+        streams_(1 + apex_.num_allreduce_streams) {
     const std::int64_t n = apex_.num_allreduce_streams;
     for (std::int64_t i = 0; i < n; ++i)
       f_.program.streams.push_back("bucket_stream" + (n > 1 ? std::to_string(i) : ""));
@@ -68,8 +68,7 @@ class ApexLowering {
     const bool retained = apex_.retain_allreduce_buffers;
     f_.program.resident = resident(f_.w, !f_.set_to_none && !retained);
     if (retained)
-      for (const auto& bucket : buckets_)
-        of(f_.program.resident, Holds::Buckets) += bytes_of(bucket);
+      for (const auto& bucket : buckets_) f_.program.resident[Holds::Buckets] += bytes_of(bucket);
   }
 
   Program run(Steps steps) {
@@ -102,7 +101,7 @@ class ApexLowering {
 
   void micro_step(int m, bool last) {
     forward();
-    if (m == 0 && !views_) b_->release(Holds::Buckets, of(f_.program.resident, Holds::Buckets));
+    if (m == 0 && !views_) b_->release(Holds::Buckets, f_.program.resident[Holds::Buckets]);
     const bool reduces = last || !apex_.disable_allreduce;
     const bool delayed = apex_.delay_allreduce || !recorded_;
     if (reduces) begin_reduction(delayed ? apex_fallback(f_.w, f_.plan) : buckets_);
@@ -137,7 +136,7 @@ class ApexLowering {
 
   // Of a micro-step: its buckets stand behind those of the micro-steps before.
   void begin_reduction(const std::vector<std::vector<TensorIndex>>& buckets) {
-    base_ = static_cast<std::uint32_t>(b_->step.buckets.size());
+    base_ = b_->step.next_bucket();
     bucket_of_.assign(f_.w.tensors.size(), 0);
     missing_.clear();
     next_ = 0;
@@ -192,11 +191,10 @@ class ApexLowering {
     const DType type = wire_type(bucket.dtype);
     const bool casts = type != bucket.dtype;
     if (tensors > 1) {
-      streams_.kernel(
-          kMain, kApexFlatten, k, bytes,
-          {.traffic = 2 * bytes,
-           .kernels = static_cast<std::int32_t>((tensors + kTensorsOfCat - 1) / kTensorsOfCat),
-           .hooks = static_cast<std::int32_t>(tensors)});
+      streams_.kernel(kMain, kApexFlatten, k, bytes,
+                      {.traffic = 2 * bytes,
+                       .kernels = (tensors + kTensorsOfCat - 1) / kTensorsOfCat,
+                       .hooks = tensors});
       b_->allocate(Holds::Buckets, bytes);
     }
     if (s != kMain) streams_.wait(s, kMain);

@@ -98,7 +98,7 @@ class AveragingLowering {
     for (TensorIndex t = 0; t < f_.w.tensors.size(); ++t)
       if (!f_.unused[t]) flat.tensors.push_back(t), flat.bytes.count += f_.bytes_of(t);
     flat.wire_bytes = flat.bytes;
-    auto kernels = static_cast<std::int32_t>(flat.tensors.size());
+    const std::int64_t kernels = std::ssize(flat.tensors);
     std::int64_t total = flat.bytes.count;
     b.step.buckets.push_back(std::move(flat));
     b.main(kFlattenGrads, 0, total, {.traffic = 2 * total});

@@ -8,9 +8,7 @@ namespace ddpsim::systems {
 namespace {
 
 Field granularity(Plan&) {
-  return Choice{{"per_parameter", "flat"},
-                [](const Plan& p) { return static_cast<int>(averaging_of(p).granularity); },
-                [](Plan& p, int k) { averaging_of(p).granularity = static_cast<Granularity>(k); }};
+  return choice_of<&AveragingPlan::granularity>({"per_parameter", "flat"});
 }
 
 std::span<const KnobRecord> averaging_knobs() {

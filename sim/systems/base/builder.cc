@@ -35,7 +35,7 @@ std::uint16_t StepBuilder::number_of(const OpWord& word) {
 }
 
 Op& StepBuilder::push(const OpWord& word, Lane lane, std::uint32_t subject, std::int64_t bytes) {
-  auto index = static_cast<std::uint32_t>(step.ops.size());
+  const std::uint32_t index = step.next_op();
   if (lane == Lane::Host) last_host_ = index;
   if (lane == Lane::Compute) last_compute_ = index;
   Op& op = step.ops.emplace_back();
@@ -65,13 +65,20 @@ void StepBuilder::add_dep(std::uint32_t op, std::uint32_t dep) {
 
 // The launch directly precedes the operation that it launches.
 std::uint32_t StepBuilder::launch(Work work, Cost cost) {
-  Op& op = push(kLaunch, Lane::Host, static_cast<std::uint32_t>(step.ops.size() + 1), 0);
+  Op& op = push(kLaunch, Lane::Host, step.next_op() + 1, 0);
   op.duration = std::exchange(host_carry_, {});
   if (graphed_) return last();
   op.cost = cost;
-  op.kernels = work.kernels;
-  op.hooks = work.hooks;
+  op.kernels = static_cast<std::int32_t>(work.kernels);
+  op.hooks = static_cast<std::int32_t>(work.hooks);
   return last();
+}
+
+void StepBuilder::take(const Work& work, Op& op) {
+  op.duration = work.duration;
+  op.traffic = work.traffic;
+  op.cost = work.cost();
+  op.kernels = static_cast<std::int32_t>(work.kernels);
 }
 
 std::uint32_t StepBuilder::main(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
@@ -140,9 +147,7 @@ void StepBuilder::optimize(const StepTimes& times, std::int64_t elements) {
   if (loop.waits && gpu()) wait(kAwaitFinite, kNoSubject, last);
   const std::int64_t all = std::max<std::int64_t>(1, w.elements());
   auto share = [&](Duration whole) {
-    return elements == w.elements()
-               ? whole
-               : scale(whole, static_cast<double>(elements) / static_cast<double>(all));
+    return elements == w.elements() ? whole : scale(whole, fraction(elements, all));
   };
   if (times.host) host_time(share(times.host->optimizer));
   main(kOptimizer, kNoSubject, bytes, {.duration = share(times.optimizer)});
@@ -161,11 +166,8 @@ std::uint32_t StepBuilder::main_after(const OpWord& word, std::uint32_t subject,
   std::uint32_t launched = kNoOp;
   if (gpu()) launched = launch(work, work.traffic == 0 ? Cost::Measured : Cost::Launch);
   Op& op = push(word, gpu() ? Lane::Compute : Lane::Host, subject, bytes);
-  op.duration = work.duration;
-  op.traffic = work.traffic;
-  op.cost = work.cost();
-  op.kernels = work.kernels;
-  op.hooks = gpu() ? 0 : work.hooks;
+  take(work, op);
+  op.hooks = gpu() ? 0 : static_cast<std::int32_t>(work.hooks);
   const std::uint32_t index = last();
   add_dep(index, launched);
   if (gpu()) {
@@ -204,7 +206,7 @@ std::uint32_t StepBuilder::staged_collective(const OpWord& word, std::uint32_t s
   const Duration copy = staging_ ? staging_->copy(bytes) : Duration{};
   const std::uint32_t event = last_compute_;
   const std::uint32_t launched = launch({.kernels = 1}, Cost::LaunchCollective);
-  const auto there = static_cast<std::uint32_t>(step.ops.size());
+  const std::uint32_t there = step.next_op();
   push(kStageToHost, stream(0), there + 1, bytes).duration = copy;
   add_dep(there, launched);
   add_dep(there, event);
@@ -230,10 +232,7 @@ std::uint32_t StepBuilder::wait(const OpWord& word, std::uint32_t subject, std::
 std::uint32_t StepBuilder::callback(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
                                     Work work, std::uint32_t dep) {
   Op& op = push(word, Lane::Callback, subject, bytes);
-  op.duration = work.duration;
-  op.traffic = work.traffic;
-  op.cost = work.cost();
-  op.kernels = work.kernels;
+  take(work, op);
   const std::uint32_t index = last();
   add_dep(index, dep);
   return index;
@@ -254,10 +253,7 @@ std::uint32_t StepBuilder::on_stream(Lane stream, const OpWord& word, std::uint3
                                      std::span<const std::uint32_t> after) {
   std::uint32_t launched = launch(work, work.traffic == 0 ? Cost::Measured : Cost::Launch);
   Op& op = push(word, stream, subject, bytes);
-  op.duration = work.duration;
-  op.traffic = work.traffic;
-  op.cost = work.cost();
-  op.kernels = work.kernels;
+  take(work, op);
   const std::uint32_t index = last();
   add_dep(index, launched);
   for (std::uint32_t d : after) add_dep(index, d);
@@ -294,13 +290,12 @@ std::uint32_t StepBuilder::host(const OpWord& word, std::uint32_t subject, std::
 }
 
 void zero_gradients(StepBuilder& b, const Workload& w, const Plan& plan) {
-  constexpr std::size_t kBatch = 110;  // tensors that one foreach kernel takes
-  const std::size_t tensors = w.tensors.size();
+  constexpr std::int64_t kBatch = 110;  // tensors that one foreach kernel takes
+  const std::int64_t tensors = std::ssize(w.tensors);
   const bool batched = plan.pytorch.has(pytorch::Change::ZeroGradTakesFewKernels);
   const std::int64_t bytes = w.gradient_bytes().count;
   b.main(kZeroGrad, kNoSubject, bytes,
-         {.traffic = bytes,
-          .kernels = static_cast<std::int32_t>(batched ? tensors / kBatch + 1 : tensors)});
+         {.traffic = bytes, .kernels = batched ? tensors / kBatch + 1 : tensors});
 }
 
 }  // namespace ddpsim::systems

@@ -14,8 +14,8 @@ namespace ddpsim::systems {
 struct Work {
   Duration duration;          // measured device (GPU) or thread (CPU) time, if traffic == 0
   std::int64_t traffic = 0;   // bytes read + written; priced by the Profile
-  std::int32_t kernels = 1;   // launched by the host
-  std::int32_t hooks = 0;     // DDP hooks that run on the host with it
+  std::int64_t kernels = 1;   // launched by the host
+  std::int64_t hooks = 0;     // DDP hooks that run on the host with it
   bool divides_half = false;  // its bucket, in half precision
   bool thin = false;          // a product of matrices with a few columns
   Cost cost() const {
@@ -141,7 +141,8 @@ class StepBuilder {
   void change(std::uint32_t op, Holds holds, std::int64_t bytes, bool at_end);
   // Good until the next one.
   Op& push(const OpWord& word, Lane lane, std::uint32_t subject, std::int64_t bytes);
-  std::uint32_t last() const { return static_cast<std::uint32_t>(step.ops.size() - 1); }
+  std::uint32_t last() const { return step.next_op() - 1; }
+  static void take(const Work& work, Op& op);
   std::uint16_t number_of(const OpWord& word);
   bool staged() const { return gpu() && program_.backend == Backend::Gloo; }
   std::uint32_t staged_collective(const OpWord& word, std::uint32_t subject, std::int64_t bytes,

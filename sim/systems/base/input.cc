@@ -16,12 +16,12 @@ void feed(Program& p, StepProgram& s, const BatchTimes& batch) {
   Insertion in(p, s);
   for (int m = 0; m < p.micro_steps; ++m)
     in.at(in.add(kLoadInput, stream(p.streams.size() - 1), m)).duration = batch.made;
-  for (std::uint32_t m = 0; m < at.size(); ++m) {
+  for (int m = 0; m < std::ssize(at); ++m) {
     if (at[m] == s.ops.size() && m > 0) continue;
     in.until(at[m]);
-    in.at(in.add(kAwaitInput, Lane::Host, static_cast<int>(m))).dep[0] = m;
+    in.at(in.add(kAwaitInput, Lane::Host, m)).dep[0] = m;
     if (batch.copied.ps == 0) continue;
-    const std::uint32_t copy = in.add(kCopyInput, Lane::Compute, static_cast<int>(m));
+    const std::uint32_t copy = in.add(kCopyInput, Lane::Compute, m);
     in.at(copy).duration = batch.copied;
     in.at(copy).dep[0] = copy - 1;
   }

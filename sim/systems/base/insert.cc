@@ -32,7 +32,7 @@ std::uint32_t Insertion::last_on(Lane lane) const {
 }
 
 void Insertion::finish() {
-  until(static_cast<std::uint32_t>(step_.ops.size()));
+  until(step_.next_op());
   for (std::uint32_t i = 0; i < size(); ++i) {
     if (!own_[i]) continue;
     for (std::uint32_t& d : ops_[i].dep)

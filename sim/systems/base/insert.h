@@ -35,8 +35,8 @@ class Insertion {
 template <class Wanted>
 std::vector<std::uint32_t> first_in_micro_steps(const StepProgram& s, int micro_steps,
                                                 Wanted wanted) {
-  const auto none = static_cast<std::uint32_t>(s.ops.size());
-  std::vector<std::uint32_t> out(static_cast<std::size_t>(micro_steps), none);
+  const auto none = s.next_op();
+  std::vector<std::uint32_t> out(micro_steps, none);
   for (std::uint32_t i = 0; i < none; ++i) {
     const Op& op = is_launch(s.ops[i].kind) ? s.ops[s.ops[i].subject] : s.ops[i];
     const int micro = micro_steps > 1 ? op.micro : 0;

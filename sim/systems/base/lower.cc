@@ -22,9 +22,7 @@ Program empty_program(const TimedWorkload& timed, const Plan& plan) {
   if (stages_collectives(plan, timed.device)) p.streams = {"to_host", "to_device"};
   p.micro_steps = plan.accumulation_steps;
   Duration step = timed.times.forward + timed.times.backward + timed.times.optimizer;
-  if (timed.times.core.ps > 0 && step.ps > 0)
-    p.core_share =
-        std::min(1.0, static_cast<double>(timed.times.core.ps) / static_cast<double>(step.ps));
+  if (timed.times.core.ps > 0 && step.ps > 0) p.core_share = std::min(1.0, timed.times.core / step);
   p.at_once = timed.times.at_once;
   p.products = timed.times.products;
   p.kernel = timed.times.kernel;

@@ -14,11 +14,9 @@ struct HostMemory {
   double touched = 0;  // bytes per picosecond that the host's cores read and write for this rank
   // So many copies, one after another, of so many bytes in all.
   Duration copy(std::int64_t bytes, std::int64_t copies = 1) const {
-    return latency * copies + Duration{ceil_ps(static_cast<double>(bytes), copied)};
+    return latency * copies + time_of(Bytes{bytes}, copied);
   }
-  Duration touch(std::int64_t bytes) const {
-    return {ceil_ps(static_cast<double>(bytes), touched)};
-  }
+  Duration touch(std::int64_t bytes) const { return time_of(Bytes{bytes}, touched); }
 };
 
 // A workload with the times of its step on a device: captured ones are its own, described ones come

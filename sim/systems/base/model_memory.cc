@@ -182,20 +182,20 @@ std::int64_t optimizer_temporaries(const Optimizer& o, std::int64_t elements) {
 
 Held resident(const Workload& w, std::int64_t elements, std::int64_t bytes) {
   Held held{};
-  of(held, Holds::Parameters) = bytes;
+  held[Holds::Parameters] = bytes;
   const bool master = w.casting == Casting::MasterWeights && computes_in_halves(w);
-  if (master) of(held, Holds::MasterParameters) = elements * kSingle;
-  of(held, Holds::OptimizerState) =
+  if (master) held[Holds::MasterParameters] = elements * kSingle;
+  held[Holds::OptimizerState] =
       optimizer_copies(w.optimizer) * (master ? elements * kSingle : bytes);
-  for (const Tensor& b : w.buffers) of(held, Holds::ModelBuffers) += b.bytes().count;
+  for (const Tensor& b : w.buffers) held[Holds::ModelBuffers] += b.bytes().count;
   return held;
 }
 
 Held resident(const Workload& w, bool gradients) {
   const std::int64_t bytes = w.gradient_bytes().count;
   Held held = resident(w, w.elements(), bytes);
-  of(held, Holds::Parameters) += w.frozen_bytes().count;
-  if (gradients) of(held, Holds::Gradients) = bytes;
+  held[Holds::Parameters] += w.frozen_bytes().count;
+  if (gradients) held[Holds::Gradients] = bytes;
   return held;
 }
 

@@ -50,7 +50,7 @@ class OwnWork {
         in_(p, s) {}
 
   void into(const std::vector<std::uint32_t>& backward) {
-    for (int m = 0; m < static_cast<int>(backward.size()); ++m) {
+    for (int m = 0; m < std::ssize(backward); ++m) {
       in_.until(backward[m]);
       collectives(true, m);
       if (loop_.forward_item && gpu_) in_.at(in_.add(kReadForward, Lane::Host, m)).dep[0] = before_;

@@ -23,6 +23,38 @@ struct Choice {
   int (*get)(const Plan&) = nullptr;
   void (*set)(Plan&, int) = nullptr;
 };
+template <class T>
+int choice_number(T v) {
+  return static_cast<int>(v);
+}
+template <class T>
+int choice_number(std::optional<T> v) {
+  return v ? choice_number(*v) : -1;
+}
+template <class T>
+void set_choice(T& v, int k) {
+  v = static_cast<T>(k);
+}
+template <class T>
+void set_choice(std::optional<T>& v, int k) {
+  set_choice(v.emplace(), k);
+}
+template <class Part, class T>
+const Part& part_with(T Part::*, const Parts& parts) {
+  return parts.get<Part>();
+}
+template <class Part, class T>
+Part& part_with(T Part::*, Parts& parts) {
+  return parts.edit<Part>();
+}
+// A knob that is one member of its system's part: false and true, or an enumeration, by name in
+// order; of an optional none is the default.
+template <auto kMember>
+Choice choice_of(std::vector<const char*> names) {
+  return {std::move(names),
+          [](const Plan& p) { return choice_number(part_with(kMember, p.parts).*kMember); },
+          [](Plan& p, int k) { set_choice(part_with(kMember, p.parts).*kMember, k); }};
+}
 // reshard_after_forward of fully_shard: false, true, or the ranks of a smaller group that weights
 // are kept in between forward and backward. none = true, but of the root by version.
 struct Reshard {

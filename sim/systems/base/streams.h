@@ -31,7 +31,7 @@ class DeviceStreams {
                        Work work);
   // Memory traffic of so many bytes.
   std::uint32_t copy(Stream s, const OpWord& word, std::uint32_t subject, std::int64_t bytes,
-                     std::int32_t kernels = 1) {
+                     std::int64_t kernels = 1) {
     return kernel(s, word, subject, bytes, {.traffic = bytes, .kernels = kernels});
   }
   // Issued from a stream, runs on its communicator's `lane`; the stream goes on after it.

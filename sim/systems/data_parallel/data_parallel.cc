@@ -22,6 +22,7 @@
 #include <map>
 
 #include "sim/systems/base/frame.h"
+#include "sim/units/by.h"
 
 namespace ddpsim::systems {
 namespace {
@@ -136,8 +137,7 @@ class DataParallelLowering {
     const std::int64_t n = tensors;
     last_ = b_->main(
         word, subject, bytes,
-        {.traffic = 2 * bytes,
-         .kernels = static_cast<std::int32_t>((n + kTensorsOfFlatCopy - 1) / kTensorsOfFlatCopy)});
+        {.traffic = 2 * bytes, .kernels = (n + kTensorsOfFlatCopy - 1) / kTensorsOfFlatCopy});
     b_->allocate(Holds::Buckets, bytes);
     return true;
   }
@@ -149,7 +149,7 @@ class DataParallelLowering {
     for (TensorIndex t : tensors) bucket.bytes.count += f_.bytes_of(t);
     bucket.wire_bytes = bucket.bytes;
     b_->step.buckets.push_back(std::move(bucket));
-    return static_cast<std::uint32_t>(b_->step.buckets.size() - 1);
+    return b_->step.next_bucket() - 1;
   }
 
   void replicate() {
@@ -163,12 +163,11 @@ class DataParallelLowering {
       collective(kDpBroadcastWeights, k, bytes, bucket.dtype);
       if (flat) b_->release(Holds::Buckets, bytes);
     }
-    for (std::size_t g = 0; g < buffers_.size(); ++g) {
+    for (std::uint32_t g = 0; g < buffers_.size(); ++g) {
       std::int64_t bytes = 0;
       for (TensorIndex t : buffers_[g]) bytes += f_.w.buffers[t].bytes().count;
-      const auto subject = static_cast<std::uint32_t>(g);
-      const bool flat = flatten(kDpFlattenBuffers, subject, bytes, buffers_[g].size());
-      collective(kDpBroadcastBuffers, subject, bytes, type_of_bytes(bytes));
+      const bool flat = flatten(kDpFlattenBuffers, g, bytes, buffers_[g].size());
+      collective(kDpBroadcastBuffers, g, bytes, type_of_bytes(bytes));
       if (flat) b_->release(Holds::Buckets, bytes);
     }
   }
@@ -284,16 +283,16 @@ bool is_loss(const Layer& l) {
 
 std::vector<std::vector<TensorIndex>> coalesced_groups(const std::vector<Tensor>& tensors) {
   // A std::map by type: what is left comes in the order of c10::ScalarType.
-  constexpr std::array<int, 8> kScalarType{6, 5, 15, 7, 4, 3, 0, 11};  // by DType
+  constexpr By<DType, int, kDTypes> kScalarType{6, 5, 15, 7, 4, 3, 0, 11};
   struct Group {
     std::vector<TensorIndex> tensors;
     std::int64_t bytes = 0;
   };
   std::map<int, Group> open;
   std::vector<std::vector<TensorIndex>> out;
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    Group& g = open[kScalarType[static_cast<std::size_t>(tensors[t].dtype)]];
-    g.tensors.push_back(static_cast<TensorIndex>(t));
+  for (TensorIndex t = 0; t < tensors.size(); ++t) {
+    Group& g = open[kScalarType[tensors[t].dtype]];
+    g.tensors.push_back(t);
     g.bytes += tensors[t].bytes().count;
     if (g.bytes < kCoalesced) continue;
     out.push_back(std::move(g.tensors));

@@ -7,6 +7,7 @@
 
 #include "sim/systems/base/lower.h"
 #include "sim/systems/ddp/plan.h"
+#include "sim/units/by.h"
 
 namespace ddpsim::systems {
 namespace {
@@ -51,12 +52,12 @@ std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> ten
     std::int64_t bytes = 0;
     std::size_t limit = 0;
   };
-  std::array<Open, 8> open;  // by dtype
+  By<DType, Open, kDTypes> open;  // by dtype
   std::vector<DType> first_seen;
   std::vector<std::vector<TensorIndex>> buckets;
   for (TensorIndex i : order) {
     const Tensor& t = tensors[i];
-    Open& o = open[static_cast<std::size_t>(t.dtype)];
+    Open& o = open[t.dtype];
     if (std::find(first_seen.begin(), first_seen.end(), t.dtype) == first_seen.end())
       first_seen.push_back(t.dtype);
     o.tensors.push_back(i);
@@ -70,7 +71,7 @@ std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> ten
   }
   // PyTorch walks a std::unordered_map here; libstdc++ puts a new key in front of the others.
   for (std::size_t i = first_seen.size(); i-- > 0;) {
-    Open& o = open[static_cast<std::size_t>(first_seen[i])];
+    Open& o = open[first_seen[i]];
     if (!o.tensors.empty()) buckets.push_back(std::move(o.tensors));
   }
   if (kind == Order::Registration) {
@@ -105,8 +106,8 @@ std::vector<TensorIndex> ready_order(const Workload& w, const Plan& plan) {
   std::vector<bool> unused = unused_tensors(w, plan);
   std::vector<TensorIndex> order;
   if (ddp_of(plan).static_graph)
-    for (std::size_t i = 0; i < unused.size(); ++i)
-      if (unused[i]) order.push_back(static_cast<TensorIndex>(i));
+    for (TensorIndex t = 0; t < unused.size(); ++t)
+      if (unused[t]) order.push_back(t);
   for (TensorIndex t : w.arrival)
     if (!unused[t]) order.push_back(t);
   return order;

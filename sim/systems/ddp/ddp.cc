@@ -122,7 +122,7 @@ class DdpLowering {
     program_.groups = round_.batches > 0 ? round_.groups : ddp_groups(plan_, timed_.ranks, 1);
     // Gradients are views of the buckets, or beside them.
     program_.resident = resident(w_, !set_to_none_ && !ddp_of(plan_).gradient_as_bucket_view);
-    of(program_.resident, Holds::Buckets) = gradient_bytes() + power_sgd_bytes(w_, plan_);
+    program_.resident[Holds::Buckets] = gradient_bytes() + power_sgd_bytes(w_, plan_);
     if (timed_.device == DeviceKind::Gpu && power_sgd()) program_.streams = {"powersgd"};
     if (timed_.device == DeviceKind::Gpu && ddp_of(plan_).optimizer_in_backward)
       program_.streams = {"optimizer"};
@@ -134,8 +134,7 @@ class DdpLowering {
       for (const std::vector<Life>& lives : warm_up(plan_, a_step))
         program_.warmup.push_back(
             step(lives.front() == Life::Rebuild ? StepKind::Rebuild : StepKind::First, lives));
-    program_.steady =
-        step(StepKind::Steady, std::vector<Life>(static_cast<std::size_t>(passes()), Life::Steady));
+    program_.steady = step(StepKind::Steady, std::vector<Life>(passes(), Life::Steady));
     return std::move(program_);
   }
 
@@ -163,16 +162,16 @@ class DdpLowering {
     b.set_staging(timed_.host_memory);
     b_ = &b;
     const bool rounds = round_.batches > 0 && kind == StepKind::Steady;
-    for (std::size_t pass = 0; pass < lives.size(); ++pass) {
+    for (int pass = 0; pass < std::ssize(lives); ++pass) {
       life_ = lives[pass];
       const bool early = life_ == Life::First || life_ == Life::Second;
       if (pass == 0 || life_ == Life::Rebuild) add_buckets(early ? initial_ : rebuilt_);
       gradients_there_ = (!set_to_none_ && life_ != Life::First) || (pass > 0 && !rounds);
       if (pass == 0 && !rounds && gradients_there_) zero_gradients(b, w_, plan_);
-      if (lives.size() > 1) b.set_batch(static_cast<int>(pass));
+      if (lives.size() > 1) b.set_batch(pass);
       if (rounds && gradients_there_) zero_gradients(b, w_, plan_);
       reduced_pass();
-      if (rounds) update_(b, static_cast<int>(pass));
+      if (rounds) update_(b, pass);
     }
     b.set_batch(-1);
     if (!rounds) update_(b, -1);
@@ -201,18 +200,18 @@ class DdpLowering {
   // The buckets from now on; those of passes before stay the step's.
   void add_buckets(const std::vector<std::vector<TensorIndex>>& buckets) {
     std::vector<Bucket>& all = b_->step.buckets;
-    base_ = all.size();
+    base_ = b_->step.next_bucket();
     for (Bucket& bucket : buckets_of(w_, plan_, buckets, compresses()))
       all.push_back(std::move(bucket));
     bucket_of_.assign(w_.tensors.size(), 0);
-    for (std::size_t k = base_; k < all.size(); ++k)
-      for (TensorIndex t : all[k].tensors) bucket_of_[t] = static_cast<std::uint32_t>(k);
+    for (std::uint32_t k = base_; k < all.size(); ++k)
+      for (TensorIndex t : all[k].tensors) bucket_of_[t] = k;
   }
 
   // Rank 0's assignment wins: indices, then sizes; both read back on the host.
   void rebuild() {
-    const std::int64_t bytes[2] = {4 * (static_cast<std::int64_t>(w_.tensors.size()) + 1),
-                                   4 * static_cast<std::int64_t>(b_->step.buckets.size() - base_)};
+    const std::int64_t bytes[2] = {4 * (std::ssize(w_.tensors) + 1),
+                                   4 * (std::ssize(b_->step.buckets) - base_)};
     for (std::uint32_t i = 0; i < 2; ++i) {
       std::uint32_t op = b_->collective(kRebuildBroadcast, i, bytes[i], DType::Int32);
       b_->wait(kRebuildWait, i, op);
@@ -287,9 +286,9 @@ class DdpLowering {
     if (next_ == pending_.size() && finds_unused()) all_reduce_bitmap();
   }
 
-  void launch(std::size_t k) {
+  void launch(std::uint32_t k) {
     const Bucket bucket = b_->step.buckets[k];
-    auto subject = static_cast<std::uint32_t>(k);
+    const std::uint32_t subject = k;
     std::int64_t s = bucket.bytes.count;
     if (sends_nothing(bucket)) return;
     if (ddp_of(plan_).batched_grad_copy)
@@ -331,25 +330,25 @@ class DdpLowering {
 
   void all_reduce_bitmap() {
     if (bitmap_ == kNoOp)
-      bitmap_ = b_->collective(kUnusedAllReduce, kNoSubject,
-                               4 * static_cast<std::int64_t>(w_.tensors.size()), DType::Int32);
+      bitmap_ =
+          b_->collective(kUnusedAllReduce, kNoSubject, 4 * std::ssize(w_.tensors), DType::Int32);
   }
 
   void reduce_after_backward() {
     if (micro_steps() > 1) b_->set_micro(-1);
     all_reduce_bitmap();
-    for (std::size_t t = 0; t < w_.tensors.size(); ++t) copy_in(static_cast<TensorIndex>(t));
-    for (std::size_t k = base_; k < b_->step.buckets.size(); ++k) launch(k);
+    for (TensorIndex t = 0; t < w_.tensors.size(); ++t) copy_in(t);
+    for (std::uint32_t k = base_; k < b_->step.buckets.size(); ++k) launch(k);
   }
 
   void finalize() {
     StepBuilder& b = *b_;
     if ((finds_unused() || delayed()) && any_unused_) b.wait(kUnusedWait, kNoSubject, bitmap_);
-    for (std::size_t k = base_; k < reduced_.size(); ++k) {
+    for (std::uint32_t k = base_; k < reduced_.size(); ++k) {
       // Gradients that were used in backward are copied out as they are.
       const bool updated = ddp_of(plan_).optimizer_in_backward && b.gpu();
       std::uint32_t done = updated ? kNoOp : reduced_[k];
-      b.await(kBucketWait, static_cast<std::uint32_t>(k), done);
+      b.await(kBucketWait, k, done);
       bool awaited = false;
       if (!ddp_of(plan_).gradient_as_bucket_view) {
         const std::vector<TensorIndex> tensors = b.step.buckets[k].tensors;
@@ -385,10 +384,10 @@ class DdpLowering {
   StepBuilder* b_ = nullptr;
   Life life_ = Life::First;
   bool gradients_there_ = false;  // before the pass
-  std::size_t base_ = 0;          // the first bucket of the pass
+  std::uint32_t base_ = 0;        // the first bucket of the pass
   std::vector<std::uint32_t> bucket_of_;
   std::vector<std::size_t> pending_;
-  std::size_t next_ = 0;
+  std::uint32_t next_ = 0;
   bool hooked_ = false;
   std::uint32_t notified_ = kNoOp;  // join's
   std::vector<std::uint32_t> reduced_;

@@ -43,25 +43,22 @@ void DdpBuffers::broadcast(StepBuilder& b) const {
   if (groups_.empty()) return;
   if (joined_from_ >= 0) join_find_source(b);
   std::vector<std::uint32_t> flying(groups_.size(), kNoOp);
-  std::size_t finished = 0;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
+  std::uint32_t finished = 0;
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     if (g - finished >= kMaxBroadcastsInFlight) finish(b, finished, flying[finished]), ++finished;
     const std::int64_t size = bytes(g);
-    b.main(kFlattenBuffers, static_cast<std::uint32_t>(g), size, {.traffic = 2 * size});
-    flying[g] =
-        b.collective(kBufferBroadcast, static_cast<std::uint32_t>(g), size, type_of_bytes(size));
+    b.main(kFlattenBuffers, g, size, {.traffic = 2 * size});
+    flying[g] = b.collective(kBufferBroadcast, g, size, type_of_bytes(size));
     if (joined_from_ >= 0) b.step.ops[flying[g]].root = joined_from_;
   }
   for (; finished < groups_.size(); ++finished) finish(b, finished, flying[finished]);
 }
 
-void DdpBuffers::finish(StepBuilder& b, std::size_t group, std::uint32_t op) const {
+void DdpBuffers::finish(StepBuilder& b, std::uint32_t group, std::uint32_t op) const {
   const std::int64_t size = bytes(group);
-  const auto subject = static_cast<std::uint32_t>(group);
-  b.await(kBufferWait, subject, op);
-  b.main_after(kUnflattenBuffers, subject, size,
-               {.traffic = 2 * size, .kernels = static_cast<std::int32_t>(groups_[group].size())},
-               op);
+  b.await(kBufferWait, group, op);
+  b.main_after(kUnflattenBuffers, group, size,
+               {.traffic = 2 * size, .kernels = std::ssize(groups_[group])}, op);
 }
 
 }  // namespace ddpsim::systems

@@ -18,7 +18,7 @@ class DdpBuffers {
   void broadcast(StepBuilder& b) const;
 
  private:
-  void finish(StepBuilder& b, std::size_t group, std::uint32_t op) const;
+  void finish(StepBuilder& b, std::uint32_t group, std::uint32_t op) const;
   std::int64_t bytes(std::size_t group) const;
   const Workload& w_;
   const int joined_from_;

@@ -98,8 +98,8 @@ void copy_in_batched(StepBuilder& b, std::uint32_t k, const Workload& w, bool di
   // torch's launches of _foreach_copy_ are Apex's of two lists: 64 tensors, 320 blocks.
   b.main(kBatchedCopyIn, k, bytes,
          {.traffic = 2 * bytes,
-          .kernels = static_cast<std::int32_t>(multi_tensor_launches(elements)),
-          .hooks = static_cast<std::int32_t>(elements.size())});
+          .kernels = multi_tensor_launches(elements),
+          .hooks = std::ssize(elements)});
   if (divides) b.main(kBatchedDivide, k, bytes, {.traffic = 2 * bytes});
 }
 
@@ -110,19 +110,16 @@ std::uint32_t update_in_backward(StepBuilder& b, std::uint32_t k, std::uint32_t 
   for (TensorIndex t : bucket.tensors) elements += w.tensors[t].elements();
   const std::int64_t bytes = bucket.bytes.count;
   if (!b.gpu()) {
-    const double share = static_cast<double>(elements) / static_cast<double>(w.elements());
+    const double share = fraction(elements, w.elements());
     return b.callback(kUpdateBucket, k, bytes, {.duration = scale(times.optimizer, share)},
                       reduced);
   }
   const std::uint32_t divided =
       b.on_stream(stream, kDivideReduced, k, bytes, {.traffic = 2 * bytes}, std::span(&reduced, 1));
-  const auto traffic = static_cast<std::int64_t>(static_cast<double>(elements) *
-                                                 optimizer_bytes_per_element(w.optimizer));
-  const std::int64_t kernels =
-      optimizer_kernels(w.optimizer, 1) * static_cast<std::int64_t>(bucket.tensors.size());
+  const std::int64_t traffic = optimizer_traffic(w.optimizer, elements);
+  const std::int64_t kernels = optimizer_kernels(w.optimizer, 1) * std::ssize(bucket.tensors);
   return b.on_stream(stream, kUpdateBucket, k, bytes,
-                     {.traffic = std::max<std::int64_t>(1, traffic),
-                      .kernels = static_cast<std::int32_t>(kernels)},
+                     {.traffic = std::max<std::int64_t>(1, traffic), .kernels = kernels},
                      std::span(&divided, 1));
 }
 
@@ -140,23 +137,22 @@ SyncedNorms::SyncedNorms(const Workload& w, const StepTimes& times, int ranks, b
 }
 
 // A collective that computation waits for.
-std::uint32_t SyncedNorms::blocking(StepBuilder& b, const OpWord& word, std::size_t norm,
+std::uint32_t SyncedNorms::blocking(StepBuilder& b, const OpWord& word, std::uint32_t norm,
                                     std::int64_t bytes, bool awaited) const {
-  const auto subject = static_cast<std::uint32_t>(norm);
-  const std::uint32_t op = b.collective(word, subject, bytes, DType::Float32, current_);
-  if (awaited) b.wait(kGatherNormWait, subject, op);
+  const std::uint32_t op = b.collective(word, norm, bytes, DType::Float32, current_);
+  if (awaited) b.wait(kGatherNormWait, norm, op);
   if (!current_) b.before_next_main(op);
   return op;
 }
 
 void SyncedNorms::forward(StepBuilder& b) const {
   std::size_t from = 0;
-  for (std::size_t n = 0; n <= norms_.size(); ++n) {
+  for (std::uint32_t n = 0; n <= norms_.size(); ++n) {
     const std::size_t to = n < norms_.size() ? norms_[n] : w_.layers.size();
     Stretch s;
     for (std::size_t l = from; l < to; ++l)
       s.add(times_.layers[l].forward, times_.layers[l].host_forward);
-    if (to > from) b.forward(kSyncedPart, static_cast<std::uint32_t>(n), s, from, to);
+    if (to > from) b.forward(kSyncedPart, n, s, from, to);
     from = to;
     if (n == norms_.size()) break;
     const std::int64_t channels = w_.tensors[w_.layers[to].tensors.front()].elements();

@@ -56,14 +56,15 @@ class SyncedNorms {
   void backward(StepBuilder& b, TensorIndex t) const;
 
  private:
-  std::uint32_t blocking(StepBuilder& b, const OpWord& word, std::size_t layer, std::int64_t bytes,
+  std::uint32_t blocking(StepBuilder& b, const OpWord& word, std::uint32_t norm, std::int64_t bytes,
                          bool awaited) const;
   const Workload& w_;
   const StepTimes& times_;
   const int ranks_;
   const bool current_;
-  std::vector<std::size_t> norms_;                 // layers
-  std::vector<std::optional<std::size_t>> first_;  // by tensor: the norm whose first gradient it is
+  std::vector<std::size_t> norms_;  // layers
+  std::vector<std::optional<std::uint32_t>>
+      first_;  // by tensor: the norm whose first gradient it is
 };
 
 std::span<const OpWord> ddp_option_words();

@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "sim/model/plan.h"
+#include "sim/units/by.h"
 
 namespace ddpsim {
 
 enum class CommHook : std::uint8_t { None, AllReduce, Fp16Compress, Bf16Compress, PowerSgd };
 inline const char* name_of(CommHook h) {
-  constexpr const char* kNames[] = {"none", "allreduce", "fp16_compress", "bf16_compress",
-                                    "powerSGD"};
-  return kNames[static_cast<int>(h)];
+  constexpr By<CommHook, const char*, 5> kNames{"none", "allreduce", "fp16_compress",
+                                                "bf16_compress", "powerSGD"};
+  return kNames[h];
 }
 
 // DistributedDataParallel's knobs.

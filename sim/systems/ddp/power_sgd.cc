@@ -75,8 +75,7 @@ class PowerSgdHook {
     }
     const std::int64_t whole = size_ * parts_.whole;
     if (whole > 0)
-      b_.main(kPowerWhole, k_, whole,
-              {.traffic = 2 * whole, .kernels = kernels(joins()), .thin = true});
+      b_.main(kPowerWhole, k_, whole, {.traffic = 2 * whole, .kernels = joins(), .thin = true});
     const std::int64_t m = size_ * parts_.compressed;
     const std::int64_t p = size_ * parts_.p;
     const std::int64_t q = size_ * parts_.q;
@@ -85,23 +84,21 @@ class PowerSgdHook {
     if (m > 0)
       b_.main(kPowerP, k_, p,
               {.traffic = m + 3 * q + p,
-               .kernels = kernels(orthogonal() + fill + parts_.matrices),
+               .kernels = orthogonal() + fill + parts_.matrices,
                .thin = true});
     last_ = kNoOp;
     reduce(kPowerReduceWhole, whole);
     if (whole > 0)
       after(kPowerUnpack, whole,
-            {.traffic = 4 * whole, .kernels = kernels(1 + parts_.whole_tensors), .thin = true});
+            {.traffic = 4 * whole, .kernels = 1 + parts_.whole_tensors, .thin = true});
     reduce(kPowerReduceP, p);
     if (m > 0)
       after(kPowerQ, q,
-            {.traffic = m + 3 * p + q,
-             .kernels = kernels(orthogonal() + parts_.matrices),
-             .thin = true});
+            {.traffic = m + 3 * p + q, .kernels = orthogonal() + parts_.matrices, .thin = true});
     reduce(kPowerReduceQ, q);
     if (m > 0)
       after(kPowerDecompress, m,
-            {.traffic = 2 * q + p + q + m, .kernels = kernels(1 + parts_.matrices), .thin = true});
+            {.traffic = 2 * q + p + q + m, .kernels = 1 + parts_.matrices, .thin = true});
     if (b_.gpu()) b_.wait(kPowerSynchronize, k_, last_);
     if (plan_.use_error_feedback) {
       after(kPowerError, bytes_, {.traffic = 3 * bytes_});
@@ -111,7 +108,6 @@ class PowerSgdHook {
   }
 
  private:
-  static std::int32_t kernels(std::int64_t n) { return static_cast<std::int32_t>(n); }
   // On a CPU Python's look at each tensor lasts as long as an operator; a GPU waits for none of it.
   std::int64_t joins() const {
     return b_.gpu() ? (parts_.whole_tensors + kTensorsOfJoin - 1) / kTensorsOfJoin

@@ -12,9 +12,8 @@ namespace ddpsim::systems {
 namespace {
 
 Field system_of_hook(Plan&) {
-  return Choice{{"none", "allreduce", "fp16_compress", "bf16_compress", "powerSGD"},
-                [](const Plan& p) { return static_cast<int>(ddp_of(p).comm_hook); },
-                [](Plan& p, int k) { ddp_of(p).comm_hook = static_cast<CommHook>(k); }};
+  return choice_of<&DdpPlan::comm_hook>(
+      {"none", "allreduce", "fp16_compress", "bf16_compress", "powerSGD"});
 }
 
 constexpr const char* kExecutedDdp =
@@ -121,7 +120,7 @@ SystemRecord ddp_record() {
           .count =
               [](const Workload& w, const Plan& p) {
                 const int passes = uses_no_sync(p) ? 1 : p.accumulation_steps;
-                return steady_buckets(w, p).size() * static_cast<std::size_t>(passes);
+                return steady_buckets(w, p).size() * passes;
               },
           .operations = ddp_operations,
           .groups = ddp_groups,

@@ -25,13 +25,15 @@ std::optional<Setting> fsdp_setting(std::string_view knob, const std::string& te
 std::vector<std::string> fsdp_script(const Plan& plan, const Workload& w, DeviceKind device,
                                      int ranks, int per_host);
 
+using UnitIndex = std::uint32_t;  // of a plan's units; the first labels of its Program
+
 // One FlatParameter: what a wrapped module holds that no module wrapped inside it holds.
 struct Unit {
   std::string name;                  // of the module; "root"
   std::vector<std::size_t> layers;   // of Workload::layers
   std::vector<TensorIndex> tensors;  // in order of registration
   std::int64_t elements = 0;         // of these
-  std::size_t inside = 0;            // the innermost unit around it; 0 = the root
+  UnitIndex inside = 0;              // the innermost unit around it; 0 = the root
   std::vector<TensorIndex> frozen;   // of Workload::frozen, in order of registration
   std::int64_t frozen_elements = 0;
   bool empty() const { return elements + frozen_elements == 0; }
@@ -54,7 +56,7 @@ constexpr bool in_backward(OpKind k) {
 
 // Layers of one unit that run one after another.
 struct Part {
-  std::size_t unit = 0;
+  UnitIndex unit = 0;
   std::uint32_t label = 0;  // of Program::labels
   std::size_t from = 0;     // its layers: [from, to)
   std::size_t to = 0;
@@ -68,12 +70,12 @@ std::int64_t part_elements(const Workload& w, const ModelMemory& memory, const P
 // A forward as hooks of units see it.
 struct UnitEvent {
   enum class What : std::uint8_t { Enter, Compute, Exit, Views } what = What::Compute;
-  std::size_t number = 0;  // of the unit; of the part
+  UnitIndex number = 0;  // of the unit; of the part
 };
 struct UnitForward {
   std::vector<Part> parts;  // in order
   std::vector<UnitEvent> events;
-  std::vector<std::size_t> order;  // of units that have parameters, as they are entered
+  std::vector<UnitIndex> order;  // of units that have parameters, as they are entered
 };
 // By unit, whether backward goes through what it is given, and through what it returns: FSDP's
 // hooks are on these. Without frozen parameters: what is given to all but the first that computes,

@@ -71,12 +71,12 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
   }
   differentiate_mixed(timed);
   in_backward = units_in_backward(units, forward, differentiated);
-  for (std::size_t u = 0; u < units.size(); ++u) elements += updated(u);
+  for (UnitIndex u = 0; u < units.size(); ++u) elements += updated(u);
   program.resident = resident_shards(w, host ? 0 : elements, types.weights, !host && !sets_to_none);
-  for (std::size_t u = 0; u < units.size() && !host; ++u) {  // what is not updated
+  for (UnitIndex u = 0; u < units.size() && !host; ++u) {  // what is not updated
     const std::int64_t bytes = (shard(u) - updated(u)) * element_size(types_of[u].weights);
-    ddpsim::of(program.resident, Holds::Parameters) += bytes;
-    if (trains(u) && !sets_to_none) ddpsim::of(program.resident, Holds::Gradients) += bytes;
+    program.resident[Holds::Parameters] += bytes;
+    if (trains(u) && !sets_to_none) program.resident[Holds::Gradients] += bytes;
   }
   program.activations_known = memory.known();
 }
@@ -95,7 +95,7 @@ void Job::differentiate_mixed(const TimedWorkload& timed) {
   for (Part& part : forward.parts)
     for (std::size_t l = part.from; l < part.to; ++l) {
       const LayerDurations& d = timed.times.layers[l];
-      const std::size_t u = part.unit;
+      const UnitIndex u = part.unit;
       bool weight = false;
       for (TensorIndex t : w.layers[l].frozen) {
         if (!in_mixed[t]) continue;
@@ -114,7 +114,7 @@ void Job::differentiate_mixed(const TimedWorkload& timed) {
 
 std::int64_t Job::updated_parameters() const {
   std::int64_t sum = 0;
-  for (std::size_t u = 0; u < units.size(); ++u) {
+  for (UnitIndex u = 0; u < units.size(); ++u) {
     const std::int64_t own = std::ssize(units[u].tensors);
     // Of the original parameters those that a shard has a part of.
     sum += !trains(u)             ? 0
@@ -173,7 +173,7 @@ class FsdpLowering {
   Program run(Steps steps) {
     StepProgram first = step(StepKind::First);
     step(StepKind::Steady);
-    ddpsim::of(job_.program.resident, Holds::Gathered) += weights_.left_whole();
+    job_.program.resident[Holds::Gathered] += weights_.left_whole();
     job_.program.steady = step(StepKind::Steady);
     if (steps == Steps::All) job_.program.warmup.push_back(std::move(first));
     return std::move(job_.program);
@@ -187,8 +187,8 @@ class FsdpLowering {
 
   // ---- forward
 
-  void check_order(std::size_t u) {
-    const auto label = static_cast<std::uint32_t>(u);
+  void check_order(UnitIndex u) {
+    const UnitIndex label = u;
     for (auto [word, wait] :
          {std::pair{&kOrderCount, &kOrderCountWait}, std::pair{&kOrderIndex, &kOrderIndexWait}}) {
       now_.streams.collective(Job::kCompute, *word, label, 4 * job_.ranks, DType::Int32);
@@ -196,7 +196,7 @@ class FsdpLowering {
     }
   }
 
-  void before_forward(std::size_t u) {
+  void before_forward(UnitIndex u) {
     if (job_.empty(u)) return;
     if (now_.first_iteration && !job_.has(pytorch::Change::OrderIsNotChecked)) check_order(u);
     weights_.bring(u);
@@ -208,7 +208,7 @@ class FsdpLowering {
     if (job_.fsdp.forward_prefetch && known && !now_.first_iteration) weights_.prefetch_forward(u);
   }
 
-  void after_forward(std::size_t u) {
+  void after_forward(UnitIndex u) {
     if (job_.empty(u)) return;
     ended_.push_back(u);
     weights_.reshard(u, u != Job::kRoot && job_.frees_after_forward());
@@ -252,7 +252,7 @@ class FsdpLowering {
 
   // ---- backward
 
-  void before_backward(std::size_t u) {
+  void before_backward(UnitIndex u) {
     if (ran_before_backward_[u] || job_.empty(u) || !job_.in_backward.returned[u]) return;
     weights_.bring(u);
     wait(Job::kCompute, Job::kUnshard);
@@ -262,7 +262,7 @@ class FsdpLowering {
     ran_before_backward_[u] = true;
   }
 
-  void after_backward(std::size_t u) {
+  void after_backward(UnitIndex u) {
     if (job_.empty(u)) return;
     if (job_.trains(u)) gradients_.flatten(u);
     weights_.reshard(u, frees_in_backward());
@@ -284,8 +284,8 @@ class FsdpLowering {
 
   void backward() {
     now_.backward = true;
-    std::vector<std::size_t> ending;  // units whose forwards ended here, the innermost last
-    std::vector<std::size_t> given;   // frozen units that were given what was made here
+    std::vector<UnitIndex> ending;  // units whose forwards ended here, the innermost last
+    std::vector<UnitIndex> given;   // frozen units that were given what was made here
     const std::vector<UnitEvent> trace = now_.trace;
     for (std::size_t k = trace.size(); k-- > 0;) {
       const UnitEvent& e = trace[k];
@@ -312,7 +312,7 @@ class FsdpLowering {
     // _catch_all_reshard asks whether the flat parameter is the shard: after a forward that left it
     // whole it is, unless original parameters are views of the whole one.
     const bool views = job_.fsdp.use_orig_params && !job_.frees_after_forward();
-    for (std::size_t u = 0; u < job_.units.size(); ++u)
+    for (UnitIndex u = 0; u < job_.units.size(); ++u)
       if (!job_.trains(u) && (ran_before_backward_[u] || views))
         weights_.catch_all(u, frees_in_backward());
     weights_.end_backward();
@@ -324,7 +324,7 @@ class FsdpLowering {
   StepProgram step(StepKind kind) {
     StepBuilder b(job_.program, kind, job_.w, job_.memory);
     now_.b = &b;
-    for (std::size_t u = 0; u < job_.units.size(); ++u)
+    for (UnitIndex u = 0; u < job_.units.size(); ++u)
       b.step.buckets.push_back({job_.units[u].parameters(job_.w),
                                 {job_.flat(u) * element_size(job_.types_of[u].weights)},
                                 {job_.padded(u) * element_size(job_.types_of[u].reduce)},
@@ -355,7 +355,7 @@ class FsdpLowering {
   fsdp1::Now now_{job_};
   fsdp1::Weights weights_{job_, now_};
   fsdp1::Gradients gradients_{job_, now_};
-  std::vector<std::size_t> ended_;  // units, as forwards ended; backward goes from its end
+  std::vector<UnitIndex> ended_;  // units, as forwards ended; backward goes from its end
   std::vector<bool> ran_before_backward_;
 };
 

@@ -61,25 +61,25 @@ struct Job {
   std::uint8_t group() const { return hybrid() ? kShardGroup : 0; }
   // Elements of a unit, frozen ones and all: of its flat parameter; of this rank's shard; of all
   // shards.
-  std::int64_t flat(std::size_t u) const { return units[u].elements + units[u].frozen_elements; }
-  std::int64_t shard(std::size_t u) const {
+  std::int64_t flat(UnitIndex u) const { return units[u].elements + units[u].frozen_elements; }
+  std::int64_t shard(UnitIndex u) const {
     return sharded() ? (flat(u) + groups.ranks - 1) / groups.ranks : flat(u);
   }
-  std::int64_t padded(std::size_t u) const { return sharded() ? shard(u) * groups.ranks : flat(u); }
-  bool empty(std::size_t u) const { return units[u].empty(); }
+  std::int64_t padded(UnitIndex u) const { return sharded() ? shard(u) * groups.ranks : flat(u); }
+  bool empty(UnitIndex u) const { return units[u].empty(); }
   // Its flat parameter requires a gradient: any of its parameters does.
-  bool trains(std::size_t u) const { return units[u].elements > 0; }
+  bool trains(UnitIndex u) const { return units[u].elements > 0; }
   // Elements of its shard that the optimizer updates: of a mixed unit on the rank that has the
   // most.
-  std::int64_t updated(std::size_t u) const {
+  std::int64_t updated(UnitIndex u) const {
     return units[u].mixed() ? std::min(shard(u), units[u].elements) : trains(u) ? shard(u) : 0;
   }
   std::int64_t updated_parameters() const;
   bool has_pre_unshard() const { return fsdp.param_dtype || host; }
   // Bytes of this rank's shard, as it is kept.
-  std::int64_t kept(std::size_t u) const { return shard(u) * element_size(types_of[u].weights); }
+  std::int64_t kept(UnitIndex u) const { return shard(u) * element_size(types_of[u].weights); }
   // Bytes of an element as a unit is computed with.
-  std::int64_t computed(std::size_t u) const { return element_size(types_of[u].compute); }
+  std::int64_t computed(UnitIndex u) const { return element_size(types_of[u].compute); }
 
  private:
   void differentiate_mixed(const TimedWorkload& timed);
@@ -96,13 +96,12 @@ struct Now {
   std::vector<UnitEvent> trace;  // of the forward, with the places where views were made
 
   // Reads and writes so many bytes in all.
-  void copy(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes) {
-    streams.copy(s, word, static_cast<std::uint32_t>(u), bytes);
+  void copy(Job::Stream s, const OpWord& word, UnitIndex u, std::int64_t bytes) {
+    streams.copy(s, word, u, bytes);
   }
   // A unit's shard, or its gradient, between the host and the device.
-  void move(Job::Stream s, const OpWord& word, std::size_t u) {
-    streams.kernel(s, word, static_cast<std::uint32_t>(u), job_.kept(u),
-                   {.duration = job_.host->copy(job_.kept(u))});
+  void move(Job::Stream s, const OpWord& word, UnitIndex u) {
+    streams.kernel(s, word, u, job_.kept(u), {.duration = job_.host->copy(job_.kept(u))});
   }
 
  private:
@@ -119,23 +118,21 @@ class Weights {
   void begin_forward();
   void end_backward();
   // Before a unit is used, but for what was prefetched.
-  void bring(std::size_t u);
-  void reshard(std::size_t u, bool frees);
+  void bring(UnitIndex u);
+  void reshard(UnitIndex u, bool frees);
   // At the end of backward, what nothing resharded.
-  void catch_all(std::size_t u, bool frees) {
+  void catch_all(UnitIndex u, bool frees) {
     if (state_[u].whole) reshard(u, frees);
   }
   // Bytes of frozen units that were never resharded: they stay whole from step to step.
   std::int64_t left_whole() const;
   // It is about to be used, and is not to be prefetched any more; it was used, and will be again.
-  void used_in_forward(std::size_t u) { state_[u].needs_forward = false; }
-  void used_in_backward(std::size_t u) { state_[u].needs_backward = false; }
-  void needed_in_backward(std::size_t u) { state_[u].needs_backward = true; }
+  void used_in_forward(UnitIndex u) { state_[u].needs_forward = false; }
+  void used_in_backward(UnitIndex u) { state_[u].needs_backward = false; }
+  void needed_in_backward(UnitIndex u) { state_[u].needs_backward = true; }
   // The one after `u` in order of forward; the one before it as forwards ended.
-  void prefetch_forward(std::size_t u) {
-    prefetch(job_.forward.order, u, 1, &State::needs_forward);
-  }
-  void prefetch_backward(const std::vector<std::size_t>& ended, std::size_t u) {
+  void prefetch_forward(UnitIndex u) { prefetch(job_.forward.order, u, 1, &State::needs_forward); }
+  void prefetch_backward(const std::vector<UnitIndex>& ended, UnitIndex u) {
     prefetch(ended, u, -1, &State::needs_backward);
   }
 
@@ -148,13 +145,13 @@ class Weights {
     bool needs_forward = false;
     bool needs_backward = false;
   };
-  void limit(std::size_t u);
-  bool bring_shard(std::size_t u);
-  bool cast_shard(std::size_t u);
-  void end_move(std::size_t u, bool gathered);
-  void end_cast(std::size_t u, Job::Stream used_on);
-  void unshard(std::size_t u);
-  void prefetch(const std::vector<std::size_t>& order, std::size_t u, int direction,
+  void limit(UnitIndex u);
+  bool bring_shard(UnitIndex u);
+  bool cast_shard(UnitIndex u);
+  void end_move(UnitIndex u, bool gathered);
+  void end_cast(UnitIndex u, Job::Stream used_on);
+  void unshard(UnitIndex u);
+  void prefetch(const std::vector<UnitIndex>& order, UnitIndex u, int direction,
                 bool State::*needs);
 
   const Job& job_;
@@ -171,9 +168,9 @@ class Gradients {
 
   void begin_step();
   // Before a unit's backward: what is there stays beside what comes.
-  void keep_shard(std::size_t u);
-  void flatten(std::size_t u);
-  void reduce(std::size_t u);
+  void keep_shard(UnitIndex u);
+  void flatten(UnitIndex u);
+  void reduce(UnitIndex u);
   // At the end of backward: the host waits for what goes to it.
   void wait_for_host();
 
@@ -189,10 +186,10 @@ class Gradients {
     std::int64_t flat = 0;
     std::int64_t copies = 0;
   };
-  Beside make_input(std::size_t u);
+  Beside make_input(UnitIndex u);
   // The stream where it ends.
-  Job::Stream communicate(std::size_t u);
-  void divide(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t elements, bool needed);
+  Job::Stream communicate(UnitIndex u);
+  void divide(Job::Stream s, const OpWord& word, UnitIndex u, std::int64_t elements, bool needed);
   void zero_on_host();
 
   const Job& job_;

@@ -10,7 +10,7 @@ using namespace fsdp;  // its words
 
 void Gradients::begin_step() {
   if (job_.host) return zero_on_host();
-  for (std::size_t u = 0; u < state_.size(); ++u) {
+  for (UnitIndex u = 0; u < state_.size(); ++u) {
     State& s = state_[u];
     if (s.kept == State::Kept::None) continue;
     const std::int64_t elements = s.kept == State::Kept::Shard ? job_.shard(u) : job_.flat(u);
@@ -24,18 +24,18 @@ void Gradients::begin_step() {
 // What the host has stays as it is between steps; the next copy replaces it.
 void Gradients::zero_on_host() {
   std::int64_t bytes = 0;
-  for (std::size_t u = 0; u < state_.size(); ++u)
+  for (UnitIndex u = 0; u < state_.size(); ++u)
     if (state_[u].kept == State::Kept::Shard) bytes += job_.kept(u);
   if (bytes > 0 && !job_.sets_to_none)
     now_.b->host(kZeroOnHost, kNoSubject, bytes, job_.host->touch(bytes));
 }
 
-void Gradients::keep_shard(std::size_t u) {
+void Gradients::keep_shard(UnitIndex u) {
   State& s = state_[u];
   if (s.kept == State::Kept::Shard) s.saved = !job_.host, s.kept = State::Kept::None;
 }
 
-void Gradients::flatten(std::size_t u) {
+void Gradients::flatten(UnitIndex u) {
   State& s = state_[u];
   const std::int64_t bytes = job_.flat(u) * element_size(job_.types.compute);
   now_.copy(Job::kCompute, kFlatten, u, 2 * bytes);
@@ -48,12 +48,12 @@ void Gradients::flatten(std::size_t u) {
   s.kept = State::Kept::Whole;
 }
 
-void Gradients::divide(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t elements,
+void Gradients::divide(Job::Stream s, const OpWord& word, UnitIndex u, std::int64_t elements,
                        bool needed) {
   if (needed) now_.copy(s, word, u, 2 * elements * element_size(job_.types.reduce));
 }
 
-Gradients::Beside Gradients::make_input(std::size_t u) {
+Gradients::Beside Gradients::make_input(UnitIndex u) {
   const std::int64_t elements = job_.flat(u);
   const std::int64_t from = element_size(job_.types.compute);
   const std::int64_t to = element_size(job_.types.reduce);
@@ -73,12 +73,12 @@ Gradients::Beside Gradients::make_input(std::size_t u) {
   return beside;
 }
 
-Job::Stream Gradients::communicate(std::size_t u) {
+Job::Stream Gradients::communicate(UnitIndex u) {
   const DType type = job_.types.reduce;
   const std::int64_t size = element_size(type);
   const std::int64_t kept = job_.shard(u);
-  const auto label = static_cast<std::uint32_t>(u);
-  const auto first = static_cast<std::uint32_t>(now_.b->step.ops.size()) + 1;  // behind its launch
+  const UnitIndex label = u;
+  const auto first = now_.b->step.next_op() + 1;  // behind its launch
   if (job_.sharded() && !job_.has(Change::ShardIsNotZeroed))
     now_.copy(Job::kPostBackward, kZeroShard, u, kept * size);
   divide(Job::kPostBackward, kPredivide, u, job_.padded(u), job_.predivisor > 1);
@@ -98,7 +98,7 @@ Job::Stream Gradients::communicate(std::size_t u) {
   return end;
 }
 
-void Gradients::reduce(std::size_t u) {
+void Gradients::reduce(UnitIndex u) {
   State& s = state_[u];
   StepBuilder& b = *now_.b;
   const std::int64_t kept = job_.shard(u);
@@ -136,7 +136,7 @@ void Gradients::wait_for_host() {
   const std::uint32_t waits = b.wait(kAwaitGradients, kNoSubject, now_.streams.last(Job::kCompute));
   b.add_dep(waits, now_.streams.last(Job::kPostBackward));
   if (job_.hybrid()) b.add_dep(waits, now_.streams.last(job_.all_reduce));
-  for (std::size_t u = 0; u < state_.size(); ++u)
+  for (UnitIndex u = 0; u < state_.size(); ++u)
     if (state_[u].kept == State::Kept::Shard) b.release(Holds::Buckets, job_.kept(u), waits, true);
 }
 

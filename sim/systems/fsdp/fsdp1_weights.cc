@@ -41,16 +41,15 @@ void Weights::end_backward() {
   for (State& s : state_) s.needs_backward = s.prefetched = false;
 }
 
-void Weights::limit(std::size_t u) {
+void Weights::limit(UnitIndex u) {
   if (!job_.limits || freed_.size() < kInFlight) return;
   const std::uint32_t freed = freed_.front();
   freed_.pop_front();
-  const std::uint32_t host = now_.b->host(now_.backward ? kLimitAgain : kLimit, Cost::Measured,
-                                          static_cast<std::uint32_t>(u));
+  const std::uint32_t host = now_.b->host(now_.backward ? kLimitAgain : kLimit, Cost::Measured, u);
   if (freed != kNoOp) now_.b->add_dep(host, freed);
 }
 
-bool Weights::bring_shard(std::size_t u) {
+bool Weights::bring_shard(UnitIndex u) {
   if (!job_.host || job_.fsdp.param_dtype) return cast_shard(u);
   if (state_[u].on_device) return false;
   now_.move(job_.pre_unshard, move_word_of(now_.backward, false), u);
@@ -58,7 +57,7 @@ bool Weights::bring_shard(std::size_t u) {
   return true;
 }
 
-bool Weights::cast_shard(std::size_t u) {
+bool Weights::cast_shard(UnitIndex u) {
   State& s = state_[u];
   if (!job_.fsdp.param_dtype || (job_.sharded() && s.whole && !job_.host)) return false;
   const std::int64_t size = job_.computed(u);
@@ -76,20 +75,20 @@ bool Weights::cast_shard(std::size_t u) {
 }
 
 // The flat parameter is the whole one now. `gathered`: it was not before.
-void Weights::end_move(std::size_t u, bool gathered) {
+void Weights::end_move(UnitIndex u, bool gathered) {
   const std::uint32_t last = now_.streams.last(gathered ? Job::kUnshard : job_.pre_unshard);
   now_.b->release(Holds::Buckets, job_.kept(u), last,
                   gathered && job_.has(Change::HoldsWhatWasMoved));
 }
 
 // Another stream than its own used it last.
-void Weights::end_cast(std::size_t u, Job::Stream used_on) {
+void Weights::end_cast(UnitIndex u, Job::Stream used_on) {
   if (!std::exchange(state_[u].cast, false)) return;
   now_.b->release(Holds::Buckets, job_.shard(u) * job_.computed(u), now_.streams.last(used_on),
                   true);
 }
 
-void Weights::unshard(std::size_t u) {
+void Weights::unshard(UnitIndex u) {
   State& s = state_[u];
   if (!job_.has(Change::LimitsAfterTheCast)) limit(u);
   const bool brought = bring_shard(u);
@@ -98,9 +97,8 @@ void Weights::unshard(std::size_t u) {
   if (job_.has(Change::LimitsAfterTheCast)) limit(u);
   if (gathers) {
     const std::int64_t bytes = job_.padded(u) * job_.computed(u);
-    now_.streams.collective(Job::kUnshard, now_.backward ? kGatherAgain : kGather,
-                            static_cast<std::uint32_t>(u), bytes, job_.types_of[u].compute,
-                            job_.group());
+    now_.streams.collective(Job::kUnshard, now_.backward ? kGatherAgain : kGather, u, bytes,
+                            job_.types_of[u].compute, job_.group());
     now_.b->allocate(Holds::Gathered, bytes);
     s.whole = true;
   }
@@ -111,7 +109,7 @@ void Weights::unshard(std::size_t u) {
     now_.trace.push_back({UnitEvent::What::Views, u});
 }
 
-void Weights::reshard(std::size_t u, bool frees) {
+void Weights::reshard(UnitIndex u, bool frees) {
   State& s = state_[u];
   // Another stream used them: free when computation has got here.
   if (frees && s.whole)
@@ -126,24 +124,24 @@ void Weights::reshard(std::size_t u, bool frees) {
 
 std::int64_t Weights::left_whole() const {
   std::int64_t bytes = 0;
-  for (std::size_t u = 0; u < state_.size(); ++u)
+  for (UnitIndex u = 0; u < state_.size(); ++u)
     if (state_[u].whole && !job_.trains(u)) bytes += job_.padded(u) * job_.computed(u);
   return bytes;
 }
 
-void Weights::prefetch(const std::vector<std::size_t>& order, std::size_t u, int direction,
+void Weights::prefetch(const std::vector<UnitIndex>& order, UnitIndex u, int direction,
                        bool State::*needs) {
   const auto at = std::find(order.begin(), order.end(), u);
   if (at == order.end()) return;
   const auto next = at - order.begin() + direction;
   if (next < 0 || next >= std::ssize(order)) return;
-  const std::size_t target = order[next];
+  const UnitIndex target = order[next];
   if (!(state_[target].*needs) || state_[target].prefetched) return;
   unshard(target);
   state_[target].prefetched = true;
 }
 
-void Weights::bring(std::size_t u) {
+void Weights::bring(UnitIndex u) {
   if (!job_.has(Change::LimitsWhatIsNew) || !state_[u].prefetched) unshard(u);
 }
 

@@ -27,8 +27,8 @@ void shorten(std::vector<Unit>& units) {
   for (Unit& u : units) u.name = brief(u.name);
 }
 
-std::size_t add_unit(std::vector<Unit>& units, std::map<std::string, std::size_t>& known,
-                     const std::string& name, std::size_t inside) {
+UnitIndex add_unit(std::vector<Unit>& units, std::map<std::string, UnitIndex>& known,
+                   const std::string& name, UnitIndex inside) {
   const auto [at, fresh] = known.emplace(name, units.size());
   if (fresh) units.push_back({name, {}, {}, 0, inside, {}, 0});
   return at->second;
@@ -38,16 +38,16 @@ std::size_t add_unit(std::vector<Unit>& units, std::map<std::string, std::size_t
 
 std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan) {
   std::vector<Unit> units{{"root", {}, {}, 0, 0, {}, 0}};
-  std::map<std::string, std::size_t> known;
+  std::map<std::string, UnitIndex> known;
   std::vector<bool> taken(w.tensors.size());
   std::vector<bool> taken_frozen(w.frozen.size());
-  auto take_frozen = [&](std::size_t u, TensorIndex t) {
+  auto take_frozen = [&](UnitIndex u, TensorIndex t) {
     if (taken_frozen[t]) return;
     taken_frozen[t] = true;
     units[u].frozen.push_back(t);
     units[u].frozen_elements += w.frozen[t].elements();
   };
-  auto add = [&](std::size_t u, std::size_t l) {
+  auto add = [&](UnitIndex u, std::size_t l) {
     units[u].layers.push_back(l);
     for (TensorIndex t : w.layers[l].frozen) take_frozen(u, t);
     for (TensorIndex t : w.layers[l].tensors)
@@ -61,7 +61,7 @@ std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan) {
   const std::set<std::string> names(wrapped.begin(), wrapped.end());
   const bool nested = fsdp_of(plan).auto_wrap_policy == "size_based";
   auto unit_of = [&](const std::string& name) {
-    std::size_t inside = 0;
+    UnitIndex inside = 0;
     for (std::size_t end = name.find('.'); end != std::string::npos; end = name.find('.', end + 1))
       if (nested && names.count(name.substr(0, end)))
         inside = add_unit(units, known, name.substr(0, end), inside);
@@ -76,8 +76,8 @@ std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan) {
   }
   // Those that no layer reads are of the unit that their name is in.
   for (TensorIndex t = 0; t < w.frozen.size(); ++t) {
-    std::size_t of = 0;
-    for (std::size_t u = 1; u < units.size(); ++u)
+    UnitIndex of = 0;
+    for (UnitIndex u = 1; u < units.size(); ++u)
       if (w.frozen[t].name.starts_with(units[u].name + ".") &&
           units[u].name.size() > (of > 0 ? units[of].name.size() : 0))
         of = u;
@@ -94,7 +94,7 @@ std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan) {
 
 std::vector<TensorIndex> Unit::parameters(const Workload& w) const {
   std::vector<TensorIndex> out = tensors;
-  for (TensorIndex t : frozen) out.push_back(static_cast<TensorIndex>(w.tensors.size()) + t);
+  for (TensorIndex t : frozen) out.push_back(w.tensor_count() + t);
   return out;
 }
 
@@ -117,7 +117,7 @@ UnitsInBackward units_in_backward(const std::vector<Unit>& units, const UnitForw
     for (std::size_t l = part.from; l < part.to; ++l) {
       if (!differentiated[l]) continue;
       any = true;
-      for (std::size_t u = part.unit; u != 0; u = units[u].inside) out.returned[u] = true;
+      for (UnitIndex u = part.unit; u != 0; u = units[u].inside) out.returned[u] = true;
     }
   }
   return out;
@@ -128,17 +128,17 @@ UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& un
   const Workload& w = timed.workload;
   UnitForward out;
   for (const Unit& u : units) program.labels.push_back(u.name);
-  std::vector<std::size_t> unit_of(w.layers.size());
-  for (std::size_t u = 0; u < units.size(); ++u)
+  std::vector<UnitIndex> unit_of(w.layers.size());
+  for (UnitIndex u = 0; u < units.size(); ++u)
     for (std::size_t l : units[u].layers) unit_of[l] = u;
   std::vector<int> seen(units.size());
   std::vector<std::size_t> of_part(w.layers.size());
   for (std::size_t l = 0; l < w.layers.size(); ++l) {
-    const std::size_t u = unit_of[l];
+    const UnitIndex u = unit_of[l];
     if (out.parts.empty() || out.parts.back().unit != u) {
-      Part part{u, static_cast<std::uint32_t>(u), l, l, {}, {}};
+      Part part{u, u, l, l, {}, {}};
       if (seen[u]++ > 0) {
-        part.label = static_cast<std::uint32_t>(program.labels.size());
+        part.label = program.next_label();
         program.labels.push_back(units[u].name + "." + std::to_string(seen[u]));
       }
       out.parts.push_back(part);
@@ -155,22 +155,22 @@ UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& un
   using What = UnitEvent::What;
   std::vector<std::size_t> last(units.size(), out.parts.size());
   for (std::size_t k = 0; k < out.parts.size(); ++k)
-    for (std::size_t u = out.parts[k].unit; u != 0; u = units[u].inside) last[u] = k;
+    for (UnitIndex u = out.parts[k].unit; u != 0; u = units[u].inside) last[u] = k;
   std::vector<bool> entered(units.size());
-  auto enter = [&](std::size_t u) {
+  auto enter = [&](UnitIndex u) {
     if (entered[u]) return;
     entered[u] = true;
     out.events.push_back({What::Enter, u});
     if (!units[u].empty()) out.order.push_back(u);
   };
   enter(0);
-  for (std::size_t k = 0; k < out.parts.size(); ++k) {
-    const std::size_t u = out.parts[k].unit;
-    std::vector<std::size_t> around;
-    for (std::size_t e = u; e != 0; e = units[e].inside) around.push_back(e);
+  for (UnitIndex k = 0; k < out.parts.size(); ++k) {
+    const UnitIndex u = out.parts[k].unit;
+    std::vector<UnitIndex> around;
+    for (UnitIndex e = u; e != 0; e = units[e].inside) around.push_back(e);
     for (std::size_t i = around.size(); i-- > 0;) enter(around[i]);
     out.events.push_back({What::Compute, k});
-    for (std::size_t e = u; e != 0 && last[e] == k; e = units[e].inside)
+    for (UnitIndex e = u; e != 0 && last[e] == k; e = units[e].inside)
       out.events.push_back({What::Exit, e});
   }
   out.events.push_back({What::Exit, 0});
@@ -310,7 +310,7 @@ std::size_t add_stream(Program& program, const char* name) {
 Held resident_shards(const Workload& w, std::int64_t elements, DType type, bool gradients) {
   const std::int64_t bytes = elements * element_size(type);
   Held out = resident(w, elements, bytes);
-  if (gradients) of(out, Holds::Gradients) = bytes;
+  if (gradients) out[Holds::Gradients] = bytes;
   return out;
 }
 
@@ -326,9 +326,8 @@ void update_shard(StepBuilder& b, DeviceStreams& streams, const Workload& w, std
     streams.kernel(kCompute, kClip, kNoSubject, bytes,
                    {.traffic = loop.clip, .kernels = loop.clip_kernels});
   if (loop.waits) b.wait(kAwaitFinite, kNoSubject, streams.last(kCompute));
-  auto traffic =
-      static_cast<std::int64_t>(static_cast<double>(elements) * optimizer_bytes_per_element(w));
-  auto kernels = static_cast<std::int32_t>(optimizer_kernels(w.optimizer, parameters));
+  const std::int64_t traffic = optimizer_traffic(w, elements);
+  const std::int64_t kernels = optimizer_kernels(w.optimizer, parameters);
   streams.kernel(kCompute, kOptimizer, kNoSubject, bytes,
                  {.traffic = std::max<std::int64_t>(1, traffic), .kernels = kernels});
   const std::int64_t beside = optimizer_temporaries(w.optimizer, elements) * element_size(dtype);
@@ -341,8 +340,7 @@ void update_shard(StepBuilder& b, DeviceStreams& streams, const Workload& w, std
 void update_on_host(StepBuilder& b, const Workload& w, std::int64_t elements,
                     std::int64_t parameters, const HostMemory& host) {
   const LoopWork loop = loop_work(w, elements, parameters);
-  auto traffic =
-      static_cast<std::int64_t>(static_cast<double>(elements) * optimizer_bytes_per_element(w));
+  const std::int64_t traffic = optimizer_traffic(w, elements);
   for (const auto& [word, bytes] : {std::pair{&kHostUnscale, loop.unscale},
                                     {&kHostClip, loop.clip},
                                     {&kHostOptimizer, traffic}})

@@ -8,6 +8,7 @@
 
 #include "sim/model/plan.h"
 #include "sim/systems/base/record.h"
+#include "sim/units/by.h"
 
 namespace ddpsim {
 
@@ -22,17 +23,17 @@ enum class Sharding : std::uint8_t {
   HybridShardZero2
 };
 inline const char* name_of(Sharding s) {
-  constexpr const char* kNames[] = {"full_shard", "shard_grad_op", "no_shard", "hybrid_shard",
-                                    "_hybrid_shard_zero2"};
-  return kNames[static_cast<int>(s)];
+  constexpr By<Sharding, const char*, 5> kNames{"full_shard", "shard_grad_op", "no_shard",
+                                                "hybrid_shard", "_hybrid_shard_zero2"};
+  return kNames[s];
 }
 constexpr bool is_hybrid(Sharding s) {
   return s == Sharding::HybridShard || s == Sharding::HybridShardZero2;
 }
 enum class BackwardPrefetch : std::uint8_t { None, Pre, Post };
 inline const char* name_of(BackwardPrefetch p) {
-  constexpr const char* kNames[] = {"none", "backward_pre", "backward_post"};
-  return kNames[static_cast<int>(p)];
+  constexpr By<BackwardPrefetch, const char*, 3> kNames{"none", "backward_pre", "backward_post"};
+  return kNames[p];
 }
 
 // The knobs of FullyShardedDataParallel and of fully_shard (FSDP2). What is not set has the

@@ -8,18 +8,12 @@ namespace ddpsim::systems {
 namespace {
 
 Field sharding(Plan&) {
-  return Choice{{"full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "_hybrid_shard_zero2"},
-                [](const Plan& p) { return static_cast<int>(fsdp_of(p).sharding_strategy); },
-                [](Plan& p, int k) { fsdp_of(p).sharding_strategy = static_cast<Sharding>(k); }};
+  return choice_of<&FsdpPlan::sharding_strategy>(
+      {"full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "_hybrid_shard_zero2"});
 }
 
 Field backward_prefetch(Plan&) {
-  return Choice{
-      {"none", "backward_pre", "backward_post"},
-      [](const Plan& p) {
-        return fsdp_of(p).backward_prefetch ? static_cast<int>(*fsdp_of(p).backward_prefetch) : -1;
-      },
-      [](Plan& p, int k) { fsdp_of(p).backward_prefetch = static_cast<BackwardPrefetch>(k); }};
+  return choice_of<&FsdpPlan::backward_prefetch>({"none", "backward_pre", "backward_post"});
 }
 Field fsdp1_wrap_policy(Plan&) {
   return Choice{{"block", "none", "size_based"}, wrap_policy, set_wrap_policy};

@@ -55,8 +55,9 @@ ModelEnds ends_of(const Workload& w) {
   const auto first = std::find_if(w.layers.begin(), w.layers.end(), in_block);
   const auto last = std::find_if(w.layers.rbegin(), w.layers.rend(), in_block);
   if (first == w.layers.end()) return {0, w.layers.size()};
-  return {static_cast<std::size_t>(first - w.layers.begin()),
-          static_cast<std::size_t>(w.layers.rend() - last)};
+  const std::size_t from = first - w.layers.begin();
+  const std::size_t to = w.layers.rend() - last;
+  return {from, to};
 }
 
 std::vector<std::string> wrapped_units(const Workload& w, const FsdpPlan& plan) {

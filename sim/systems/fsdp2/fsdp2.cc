@@ -64,7 +64,7 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
   differentiated = ddpsim::differentiated(w);
   in_backward = units_in_backward(units, forward, differentiated);
   std::int64_t kept_frozen = 0;
-  for (std::size_t u = 0; u < units.size(); ++u) {
+  for (UnitIndex u = 0; u < units.size(); ++u) {
     std::int64_t sum = 0;
     for (TensorIndex t : units[u].tensors) sum += padded_of(t);
     padded.push_back(sum);
@@ -85,11 +85,11 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
     if (u != kRoot && !empty(u)) wrapped.push_back(u);
   }
   program.resident = resident_shards(w, host ? 0 : elements, types.weights, !sets_to_none);
-  if (!host) ddpsim::of(program.resident, Holds::Parameters) += kept_frozen;
+  if (!host) program.resident[Holds::Parameters] += kept_frozen;
   program.activations_known = memory.known();
 }
 
-bool Job::frees(std::size_t u) const {
+bool Job::frees(UnitIndex u) const {
   if (u != kRoot) return smaller() != 0;
   return plan.pytorch.has(pytorch::Change::RootMayBeFreed) && fsdp.reshard_after_forward.ranks &&
          smaller() != 0;
@@ -106,24 +106,22 @@ DType Job::computed_of(TensorIndex t) const {
   return w.is_frozen(t) ? fsdp.param_dtype.value_or(w.parameter(t).dtype) : types.compute;
 }
 
-std::int32_t Job::cast_parameters(std::size_t u) const {
+std::int32_t Job::cast_parameters(UnitIndex u) const {
   std::int32_t n = 0;
   for (TensorIndex t : units[u].parameters(w)) n += casts(t);
   return n;
 }
 
-std::int64_t Job::whole(std::size_t u) const {
+std::int64_t Job::whole(UnitIndex u) const {
   std::int64_t bytes = units[u].elements * kept();
   for (TensorIndex t : units[u].frozen) bytes += w.frozen[t].bytes().count;
   return bytes;
 }
 
-void Now::move(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes,
-               std::size_t copies) {
-  const std::int64_t n = copies;
-  streams.kernel(
-      s, word, static_cast<std::uint32_t>(u), bytes,
-      {.duration = job_.host->copy(bytes, n), .kernels = static_cast<std::int32_t>(copies)});
+void Now::move(Job::Stream s, const OpWord& word, UnitIndex u, std::int64_t bytes,
+               std::int64_t copies) {
+  streams.kernel(s, word, u, bytes,
+                 {.duration = job_.host->copy(bytes, copies), .kernels = copies});
 }
 
 }  // namespace fsdp2
@@ -162,7 +160,7 @@ class Fsdp2Lowering {
 
   // ---- forward
 
-  void before_forward(std::size_t u) {
+  void before_forward(UnitIndex u) {
     if (u == Job::kRoot) {
       now_.streams.wait(Job::kCopy, Job::kCompute);
       now_.streams.wait(Job::kAllGather, Job::kCompute);
@@ -172,7 +170,7 @@ class Fsdp2Lowering {
     weights_.prefetch(u, job_.fsdp.forward_prefetch_units);
   }
 
-  void after_forward(std::size_t u) {
+  void after_forward(UnitIndex u) {
     if (!job_.empty(u)) {
       weights_.end_unit_forward(u);
       ended_.push_back(u);
@@ -195,7 +193,7 @@ class Fsdp2Lowering {
 
   // ---- backward
 
-  void before_backward(std::size_t u) {
+  void before_backward(UnitIndex u) {
     if (job_.empty(u) || !job_.in_backward.returned[u]) return;
     weights_.unshard(u);
     weights_.wait_for_unshard(u);
@@ -205,7 +203,7 @@ class Fsdp2Lowering {
     if (at != ended_.end() && at != ended_.begin()) weights_.unshard(*(at - 1));
   }
 
-  void after_backward(std::size_t u) {
+  void after_backward(UnitIndex u) {
     if (job_.empty(u)) return;
     const bool syncs = now_.last_micro || !job_.no_sync;
     reduced_[u] = true;
@@ -229,7 +227,7 @@ class Fsdp2Lowering {
     gradients_.begin_backward();
     reduced_.assign(reduced_.size(), false);
     const UnitForward& f = job_.forward;
-    std::vector<std::size_t> ending;  // hooks of one tensor run as they were registered
+    std::vector<UnitIndex> ending;  // hooks of one tensor run as they were registered
     for (std::size_t k = f.events.size(); k-- > 0;) {
       const UnitEvent& e = f.events[k];
       if (e.what == UnitEvent::What::Exit) {
@@ -241,7 +239,7 @@ class Fsdp2Lowering {
         after_backward(e.number);  // of the others the end is the end of backward
       }
     }
-    for (std::size_t u = 0; u < job_.units.size(); ++u) {
+    for (UnitIndex u = 0; u < job_.units.size(); ++u) {
       if (!reduced_[u]) after_backward(u);
       gradients_.wait_for(u);
       weights_.drop(u);
@@ -254,7 +252,7 @@ class Fsdp2Lowering {
   StepProgram step(StepKind kind) {
     StepBuilder b(job_.program, kind, job_.w, job_.memory);
     now_.b = &b;
-    for (std::size_t u = 0; u < job_.units.size(); ++u)
+    for (UnitIndex u = 0; u < job_.units.size(); ++u)
       b.step.buckets.push_back({job_.units[u].parameters(job_.w),
                                 {job_.whole(u)},
                                 {job_.padded[u] * job_.reduced()},
@@ -284,8 +282,8 @@ class Fsdp2Lowering {
   fsdp2::Now now_{job_};
   fsdp2::Weights weights_{job_, now_};
   fsdp2::Gradients gradients_{job_, now_};
-  std::vector<std::size_t> ended_;  // units, as forwards ended
-  std::vector<bool> reduced_;       // units, in this backward
+  std::vector<UnitIndex> ended_;  // units, as forwards ended
+  std::vector<bool> reduced_;     // units, in this backward
 };
 
 }  // namespace

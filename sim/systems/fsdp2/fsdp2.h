@@ -37,7 +37,7 @@ struct Job {
   const bool scatters;                   // likewise
   Program program;
   std::vector<std::int64_t> padded;  // elements that have gradients, by unit
-  std::vector<std::size_t> wrapped;  // units that have parameters, but the root
+  std::vector<UnitIndex> wrapped;    // units that have parameters, but the root
   std::int64_t elements = 0;         // of this rank's shards, that are updated
   // Of all shards of a unit's parameters, in bytes, padded.
   struct Weights {
@@ -63,7 +63,7 @@ struct Job {
   std::uint8_t group() const { return hybrid() ? kShardGroup : 0; }
   // reshard_after_forward: 0 = no, 1 = yes, more = the ranks of a smaller group.
   std::int64_t smaller() const { return fsdp.reshard_after_forward.ranks.value_or(1); }
-  bool frees(std::size_t u) const;
+  bool frees(UnitIndex u) const;
   std::int64_t computed() const { return element_size(types.compute); }
   std::int64_t reduced() const { return element_size(types.reduce); }
   std::int64_t kept() const { return element_size(types.weights); }
@@ -71,13 +71,13 @@ struct Job {
   // (`t`: of Workload::parameter.)
   std::int64_t padded_of(TensorIndex t) const;
   DType computed_of(TensorIndex t) const;
-  std::int32_t cast_parameters(std::size_t u) const;
+  std::int32_t cast_parameters(UnitIndex u) const;
   // Bytes of a unit's parameters, as they are kept.
-  std::int64_t whole(std::size_t u) const;
+  std::int64_t whole(UnitIndex u) const;
   bool casts(TensorIndex t) const { return computed_of(t) != w.parameter(t).dtype; }
-  std::int64_t shard(std::size_t u) const { return padded[u] / groups.ranks; }
-  bool empty(std::size_t u) const { return units[u].empty(); }
-  bool trains(std::size_t u) const { return units[u].elements > 0; }
+  std::int64_t shard(UnitIndex u) const { return padded[u] / groups.ranks; }
+  bool empty(UnitIndex u) const { return units[u].empty(); }
+  bool trains(UnitIndex u) const { return units[u].elements > 0; }
 };
 
 // The step that is being built.
@@ -89,17 +89,16 @@ struct Now {
   bool last_micro = true;
 
   // Reads and writes so many bytes in all.
-  std::uint32_t copy(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes) {
-    return streams.copy(s, word, static_cast<std::uint32_t>(u), bytes);
+  std::uint32_t copy(Job::Stream s, const OpWord& word, UnitIndex u, std::int64_t bytes) {
+    return streams.copy(s, word, u, bytes);
   }
   // A kernel for each of its parameters that have gradients.
-  std::uint32_t copy_each(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes) {
-    return streams.copy(s, word, static_cast<std::uint32_t>(u), bytes,
-                        static_cast<std::int32_t>(job_.units[u].tensors.size()));
+  std::uint32_t copy_each(Job::Stream s, const OpWord& word, UnitIndex u, std::int64_t bytes) {
+    return streams.copy(s, word, u, bytes, job_.units[u].tensors.size());
   }
   // Between the host and the device, in so many copies.
-  void move(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes,
-            std::size_t copies);
+  void move(Job::Stream s, const OpWord& word, UnitIndex u, std::int64_t bytes,
+            std::int64_t copies);
 
  private:
   const Job& job_;
@@ -110,16 +109,16 @@ class Weights {
  public:
   Weights(const Job& job, Now& now) : job_(job), now_(now), state_(job.units.size()) {}
 
-  void unshard(std::size_t u);
-  void wait_for_unshard(std::size_t u);
+  void unshard(UnitIndex u);
+  void wait_for_unshard(UnitIndex u);
   // Prefetched by depth as the tutorials set it, of units but the root, in order of forward. False:
   // nothing is set for this one.
-  bool prefetch(std::size_t u, std::int64_t depth);
-  void end_unit_forward(std::size_t u);
+  bool prefetch(UnitIndex u, std::int64_t depth);
+  void end_unit_forward(UnitIndex u);
   void end_forward();
-  void free(std::size_t u);
+  void free(UnitIndex u);
   // At the end of backward: what was gathered for a backward that did not come.
-  void drop(std::size_t u);
+  void drop(UnitIndex u);
 
  private:
   struct State {
@@ -130,9 +129,9 @@ class Weights {
   };
   void gathering_waits_for(std::uint32_t op);
   // What is copied in, this rank's part of so many: from the host, cast.
-  void bring_own(std::size_t u, std::int64_t ranks, bool from_smaller);
-  std::uint32_t copy_own(const OpWord& word, std::size_t u);
-  void keep_part(std::size_t u);
+  void bring_own(UnitIndex u, std::int64_t ranks, bool from_smaller);
+  std::uint32_t copy_own(const OpWord& word, UnitIndex u);
+  void keep_part(UnitIndex u);
 
   const Job& job_;
   Now& now_;
@@ -152,14 +151,14 @@ class Gradients {
   void make(const Part& part);
   // After a unit's backward: what micro-steps before left is added; then it stays without a
   // reduction, or is reduced.
-  void accumulate(std::size_t u);
-  void stay(std::size_t u);
-  void reduce(std::size_t u);
+  void accumulate(UnitIndex u);
+  void stay(UnitIndex u);
+  void reduce(UnitIndex u);
   // Of a unit without gradients: from 2.12 on computation waits for the reduction before it all the
   // same (PR 177319).
   void pass();
   // At the end of backward: computation waits.
-  void wait_for(std::size_t u);
+  void wait_for(UnitIndex u);
   void end_backward();
 
  private:
@@ -176,9 +175,9 @@ class Gradients {
   };
   bool casts() const { return job_.types.reduce != job_.types.compute; }
   std::int64_t recycle();
-  Job::Stream communicate(std::size_t u);
-  void keep(std::size_t u, Job::Stream after, std::int64_t last);
-  void offload(std::size_t u, Job::Stream after, std::int64_t last, std::int64_t held);
+  Job::Stream communicate(UnitIndex u);
+  void keep(UnitIndex u, Job::Stream after, std::int64_t last);
+  void offload(UnitIndex u, Job::Stream after, std::int64_t last, std::int64_t held);
 
   const Job& job_;
   Now& now_;

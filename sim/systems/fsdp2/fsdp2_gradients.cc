@@ -12,7 +12,7 @@ namespace ddpsim::systems::fsdp2 {
 using namespace fsdp;  // its words
 
 void Gradients::begin_step() {
-  for (std::size_t u = 0; u < state_.size(); ++u) {
+  for (UnitIndex u = 0; u < state_.size(); ++u) {
     if (!state_[u].gradient) continue;
     if (job_.sets_to_none)
       state_[u].gradient = false;
@@ -33,11 +33,10 @@ void Gradients::make(const Part& part) {
   if (!state_[part.unit].kept || casts())
     now_.b->allocate(Holds::Gradients, bytes);
   else if (!made.empty())  // autograd adds to what is there
-    now_.streams.copy(Job::kCompute, kAccumulateFlat, part.label, 3 * bytes,
-                      static_cast<std::int32_t>(made.size()));
+    now_.streams.copy(Job::kCompute, kAccumulateFlat, part.label, 3 * bytes, made.size());
 }
 
-void Gradients::accumulate(std::size_t u) {
+void Gradients::accumulate(UnitIndex u) {
   if (!state_[u].kept || !casts()) return;
   const std::int64_t elements = job_.units[u].elements;
   now_.copy_each(Job::kCompute, kAccumulateFlat, u,
@@ -45,7 +44,7 @@ void Gradients::accumulate(std::size_t u) {
   now_.b->release(Holds::Gradients, elements * job_.computed());
 }
 
-void Gradients::stay(std::size_t u) {
+void Gradients::stay(UnitIndex u) {
   State& s = state_[u];
   if (!s.kept && casts()) {
     now_.copy_each(Job::kCompute, kCastGradient, u,
@@ -69,7 +68,7 @@ std::int64_t Gradients::recycle() {
   return bytes;
 }
 
-void Gradients::reduce(std::size_t u) {
+void Gradients::reduce(UnitIndex u) {
   const std::int64_t recycled = recycle();
   // 2.12's loop keeps its variable until the function returns.
   const bool late = job_.plan.pytorch.has(pytorch::Change::WaitsForInputsInEachUnit) &&
@@ -93,8 +92,8 @@ void Gradients::pass() {
   now_.b->release(Holds::Buckets, recycle());
 }
 
-Job::Stream Gradients::communicate(std::size_t u) {
-  const auto label = static_cast<std::uint32_t>(u);
+Job::Stream Gradients::communicate(UnitIndex u) {
+  const UnitIndex label = u;
   const std::int64_t input = job_.padded[u] * job_.reduced();
   const std::int64_t output = job_.shard(u) * job_.reduced();
   now_.streams.wait(Job::kReduceScatter, Job::kCompute);
@@ -120,7 +119,7 @@ Job::Stream Gradients::communicate(std::size_t u) {
 }
 
 // What was reduced becomes the shard's gradient, or is added to it.
-void Gradients::keep(std::size_t u, Job::Stream after, std::int64_t last) {
+void Gradients::keep(UnitIndex u, Job::Stream after, std::int64_t last) {
   State& s = state_[u];
   StepBuilder& b = *now_.b;
   const std::int64_t output = job_.shard(u) * job_.reduced();
@@ -143,9 +142,9 @@ void Gradients::keep(std::size_t u, Job::Stream after, std::int64_t last) {
 
 // CPUOffloadPolicy, pinned: the host waits at the end of backward; where it adds to what it has,
 // at once. `held`: bytes of what was reduced.
-void Gradients::offload(std::size_t u, Job::Stream after, std::int64_t last, std::int64_t held) {
+void Gradients::offload(UnitIndex u, Job::Stream after, std::int64_t last, std::int64_t held) {
   State& s = state_[u];
-  const auto label = static_cast<std::uint32_t>(u);
+  const UnitIndex label = u;
   const std::int64_t gradient = job_.shard(u) * job_.kept();
   now_.move(after, kGradientToHost, u, gradient, job_.units[u].tensors.size());
   now_.b->release(Holds::Gradients, last);
@@ -159,11 +158,10 @@ void Gradients::offload(std::size_t u, Job::Stream after, std::int64_t last, std
   s.gradient = true;
 }
 
-void Gradients::wait_for(std::size_t u) {
+void Gradients::wait_for(UnitIndex u) {
   State& s = state_[u];
   now_.streams.wait_for(Job::kCompute, s.reduction);
-  if (std::exchange(s.offloading, false))
-    now_.b->wait(kAwaitToHost, static_cast<std::uint32_t>(u), s.reduction);
+  if (std::exchange(s.offloading, false)) now_.b->wait(kAwaitToHost, u, s.reduction);
   now_.b->release(Holds::Buckets, std::exchange(s.bytes, 0));
 }
 

@@ -15,7 +15,7 @@ void Weights::gathering_waits_for(std::uint32_t op) {
   now_.streams.wait_for(Job::kAllGather, op);
 }
 
-void Weights::bring_own(std::size_t u, std::int64_t ranks, bool from_smaller) {
+void Weights::bring_own(UnitIndex u, std::int64_t ranks, bool from_smaller) {
   StepBuilder& b = *now_.b;
   const Job::Weights& all = job_.weights[u];
   const std::int64_t own = all.computed / ranks;
@@ -30,8 +30,7 @@ void Weights::bring_own(std::size_t u, std::int64_t ranks, bool from_smaller) {
     // One by one of what was moved: _get_param_all_gather_inputs. What a smaller group keeps has
     // been cast, and is copied all the same.
     const std::int64_t bytes = (all.cast + (from_smaller ? all.cast : all.cast_from)) / ranks;
-    now_.streams.copy(Job::kCopy, cast, static_cast<std::uint32_t>(u), bytes,
-                      moved > 0 ? job_.cast_parameters(u) : 1);
+    now_.streams.copy(Job::kCopy, cast, u, bytes, moved > 0 ? job_.cast_parameters(u) : 1);
     b.allocate(Holds::Buckets, all.cast / ranks);
     b.release(Holds::Buckets, moved);
   }
@@ -40,7 +39,7 @@ void Weights::bring_own(std::size_t u, std::int64_t ranks, bool from_smaller) {
   if (all.cast == 0) b.release(Holds::Buckets, moved);
 }
 
-void Weights::unshard(std::size_t u) {
+void Weights::unshard(UnitIndex u) {
   State& s = state_[u];
   if (s.unsharding || s.there == State::There::Whole || job_.empty(u)) return;
   s.unsharding = true;
@@ -50,15 +49,14 @@ void Weights::unshard(std::size_t u) {
   const std::int64_t ranks = from_smaller ? job_.smaller() : job_.groups.ranks;
   bring_own(u, ranks, from_smaller);
   now_.streams.wait(Job::kAllGather, Job::kCopy);
-  s.gathered =
-      now_.streams.collective(Job::kAllGather, now_.backward ? kGatherAgain : kGather,
-                              static_cast<std::uint32_t>(u), job_.weights[u].computed,
-                              job_.weights[u].type, from_smaller ? job_.post_forward : job_.group(),
-                              from_smaller ? job_.post_forward_lane : Lane::Comm);
+  s.gathered = now_.streams.collective(Job::kAllGather, now_.backward ? kGatherAgain : kGather, u,
+                                       job_.weights[u].computed, job_.weights[u].type,
+                                       from_smaller ? job_.post_forward : job_.group(),
+                                       from_smaller ? job_.post_forward_lane : Lane::Comm);
   now_.b->release(Holds::Buckets, job_.weights[u].cast / ranks);
 }
 
-void Weights::wait_for_unshard(std::size_t u) {
+void Weights::wait_for_unshard(UnitIndex u) {
   State& s = state_[u];
   if (!s.unsharding) return;
   s.unsharding = false;
@@ -83,13 +81,12 @@ void Weights::wait_for_unshard(std::size_t u) {
 }
 
 // A group of one rank gathers nothing: each parameter is copied, and cast before that.
-std::uint32_t Weights::copy_own(const OpWord& word, std::size_t u) {
+std::uint32_t Weights::copy_own(const OpWord& word, UnitIndex u) {
   const Job::Weights& all = job_.weights[u];
   const std::vector<TensorIndex> parameters = job_.units[u].parameters(job_.w);
-  const std::uint32_t op = now_.streams.copy(
-      Job::kCompute, word, static_cast<std::uint32_t>(u),
-      2 * all.computed + all.cast + all.cast_from,
-      static_cast<std::int32_t>(std::ssize(parameters) + job_.cast_parameters(u)));
+  const std::uint32_t op =
+      now_.streams.copy(Job::kCompute, word, u, 2 * all.computed + all.cast + all.cast_from,
+                        std::ssize(parameters) + job_.cast_parameters(u));
   std::int64_t before = 0;
   for (TensorIndex t : parameters) {
     const std::int64_t bytes = job_.padded_of(t) * element_size(job_.computed_of(t));
@@ -102,8 +99,8 @@ std::uint32_t Weights::copy_own(const OpWord& word, std::size_t u) {
   return op;
 }
 
-bool Weights::prefetch(std::size_t u, std::int64_t depth) {
-  const std::vector<std::size_t>& all = job_.wrapped;
+bool Weights::prefetch(UnitIndex u, std::int64_t depth) {
+  const std::vector<UnitIndex>& all = job_.wrapped;
   const auto found = std::find(all.begin(), all.end(), u);
   const auto at = found - all.begin();
   if (found == all.end() || (now_.backward ? at : std::ssize(all) - 1 - at) < depth) return false;
@@ -111,7 +108,7 @@ bool Weights::prefetch(std::size_t u, std::int64_t depth) {
   return true;
 }
 
-void Weights::end_unit_forward(std::size_t u) {
+void Weights::end_unit_forward(UnitIndex u) {
   if (job_.frees(u)) job_.post_forward > 0 ? keep_part(u) : free(u);
 }
 
@@ -120,12 +117,11 @@ void Weights::end_forward() {
   now_.b->release(Holds::Buckets, std::exchange(held_, 0));
 }
 
-void Weights::keep_part(std::size_t u) {
+void Weights::keep_part(UnitIndex u) {
   State& s = state_[u];
   const std::vector<TensorIndex> parameters = job_.units[u].parameters(job_.w);
-  s.resharded = now_.streams.copy(Job::kCompute, kReshard, static_cast<std::uint32_t>(u),
-                                  2 * job_.weights[u].computed / job_.smaller(),
-                                  static_cast<std::int32_t>(parameters.size()));
+  s.resharded = now_.streams.copy(Job::kCompute, kReshard, u,
+                                  2 * job_.weights[u].computed / job_.smaller(), parameters.size());
   for (TensorIndex t : parameters) {
     const std::int64_t bytes = job_.padded_of(t) * element_size(job_.computed_of(t));
     now_.b->allocate(Holds::Gathered, bytes / job_.smaller());
@@ -134,13 +130,13 @@ void Weights::keep_part(std::size_t u) {
   s.there = State::There::Smaller;
 }
 
-void Weights::free(std::size_t u) {
+void Weights::free(UnitIndex u) {
   State& s = state_[u];
   if (s.there == State::There::Whole) now_.b->release(Holds::Gathered, job_.weights[u].computed);
   s.there = State::There::Sharded;
 }
 
-void Weights::drop(std::size_t u) {
+void Weights::drop(UnitIndex u) {
   State& s = state_[u];
   if (!std::exchange(s.unsharding, false)) return;
   now_.streams.wait_for(Job::kCompute, std::exchange(s.gathered, kNoOp));

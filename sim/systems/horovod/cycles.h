@@ -20,8 +20,8 @@ class Cycles {
         cycle_(c.cycle),
         coordination_(coordination),
         negotiation_(negotiation),
-        began_(static_cast<std::size_t>(ranks), TimePoint{-1}),
-        next_(static_cast<std::size_t>(ranks), TimePoint{0}) {}
+        began_(ranks, TimePoint{-1}),
+        next_(ranks, TimePoint{0}) {}
 
   Fusion fusion;
 
@@ -48,7 +48,7 @@ class Cycles {
     auto [first, last] = std::minmax_element(began_.begin(), began_.end());
     spread_ = last->ps - first->ps;
     if (d.fused.empty()) {
-      for (int r = 0; r < static_cast<int>(began_.size()); ++r) done(r, now + agreement(d));
+      for (int r = 0; r < std::ssize(began_); ++r) done(r, now + agreement(d));
       // Cycles that are shorter than the ranks' agreement draw them together; until they are, the
       // next is played.
       bool regular = spread_ == 0 || cycle_.ps >= spread_ + coordination_.ps;
@@ -68,7 +68,7 @@ class Cycles {
   }
 
  private:
-  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  static std::size_t index(int rank) { return rank; }
   Duration cycle_;
   Duration coordination_;
   Duration negotiation_;

@@ -66,7 +66,7 @@ Fusion::Decision Fusion::agree() {
   if (d.by_name) {
     for (Rank& r : ranks_) {
       for (TensorIndex t : r.misses)
-        if (++asked_[t] == static_cast<int>(ranks_.size())) asked_[t] = 0, ready.push_back(t);
+        if (++asked_[t] == std::ssize(ranks_)) asked_[t] = 0, ready.push_back(t);
       r.misses.clear();
     }
   } else {
@@ -134,7 +134,7 @@ std::vector<std::vector<TensorIndex>> Fusion::fuse_groups(
 void Fusion::put(TensorIndex t) {
   if (c_.cache == 0) return;
   if (bit_[t] >= 0) return use(t);
-  if (static_cast<std::int64_t>(by_use_.size()) == c_.cache) {
+  if (std::ssize(by_use_) == c_.cache) {
     std::swap(bit_[t], bit_[by_use_.back()]);
     by_use_.pop_back();
   } else {

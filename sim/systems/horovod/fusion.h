@@ -42,7 +42,7 @@ class Fusion {
     std::vector<TensorIndex> misses;  // taken, and not in the cache
     bool in_cycle = false;
   };
-  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  static std::size_t index(int rank) { return rank; }
   std::vector<std::vector<TensorIndex>> fuse(std::vector<TensorIndex> waiting) const;
   std::vector<std::vector<TensorIndex>> fuse_groups(const std::vector<TensorIndex>& all) const;
   void put(TensorIndex t);

@@ -64,10 +64,10 @@ constexpr std::int64_t kPadding = 16;  // BATCHED_D2D_PADDING
 class HorovodLowering {
  public:
   HorovodLowering(const TimedWorkload& timed, const Plan& plan) : f_(timed, plan, true) {
-    of(f_.program.resident, Holds::Buckets) = knobs().fusion_threshold;
+    f_.program.resident[Holds::Buckets] = knobs().fusion_threshold;
     f_.program.worker_threads = 1;
     f_.program.kernel = scale(f_.program.kernel, kBlockOfKernel);
-    if (knobs().adasum) of(f_.program.resident, Holds::Parameters) *= 2;  // _starting_models
+    if (knobs().adasum) f_.program.resident[Holds::Parameters] *= 2;  // _starting_models
     if (gpu()) f_.program.streams = {"fusion"};
     for (std::int64_t k = 1; gpu() && k < knobs().num_nccl_streams; ++k)
       f_.program.streams.push_back("nccl_" + std::to_string(k));
@@ -135,7 +135,7 @@ class HorovodLowering {
     if (grads_exist) zero_gradients(b, f_.w, f_.plan);
     f_.micro_steps(b, [&](int m, bool last) {
       b.forward(f_.times);
-      std::vector<std::uint32_t> left(static_cast<std::size_t>(knobs().groups), 0);
+      std::vector<std::uint32_t> left(knobs().groups, 0);
       for (const auto& t : f_.program.coordination->tensors)
         if (t.group != kNoSubject) ++left[t.group];
       std::vector<std::vector<TensorIndex>> held(left.size());
@@ -165,8 +165,7 @@ class HorovodLowering {
 
   // start = p; the optimizer's step on p alone; p -= start.
   void update_alone(StepBuilder& b, TensorIndex t) {
-    const double share = static_cast<double>(f_.w.tensors[t].elements()) /
-                         static_cast<double>(std::max<std::int64_t>(1, f_.w.elements()));
+    const double share = fraction(f_.w.tensors[t].elements(), f_.w.elements());
     b.main(kAdasumStart, t, f_.bytes_of(t), {.traffic = 2 * f_.bytes_of(t)});
     if (f_.times.host) b.host_time(scale(f_.times.host->optimizer, share));
     b.main(kAdasumStep, t, f_.bytes_of(t), {.duration = scale(f_.times.optimizer, share)});

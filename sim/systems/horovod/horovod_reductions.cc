@@ -150,7 +150,7 @@ class HorovodThread {
     op.subject = subject;
     op.bytes = bytes;
     op.kernels = 0;
-    auto index = static_cast<std::uint32_t>(step_.ops.size());
+    auto index = step_.next_op();
     std::size_t k = 0;
     for (std::uint32_t d : after) {
       if (d == kNoOp) continue;
@@ -176,18 +176,18 @@ class HorovodThread {
   // ---- on a GPU: the thread launches
 
   void launch(Cost cost, int kernels) {
-    auto next = static_cast<std::uint32_t>(step_.ops.size() + 1);
+    auto next = step_.next_op() + 1;
     thread_ = push(kLaunch, Lane::Worker, next, 0, {thread_});
     step_.ops[thread_].cost = cost;
     step_.ops[thread_].kernels = kernels;
   }
   // The stream that is next, and what it was given before: it reuses the fusion buffer.
   void take_stream() {
-    const auto k = static_cast<std::size_t>(bucket_) % static_cast<std::size_t>(c_.streams);
+    const std::size_t k = bucket_ % c_.streams;
     copies_ = stream(k);
     comm_ = k == 0 ? Lane::Comm : stream(k);
     last_ = kNoOp;
-    for (auto i = static_cast<std::uint32_t>(step_.ops.size()); i-- > 0 && last_ == kNoOp;)
+    for (auto i = step_.next_op(); i-- > 0 && last_ == kNoOp;)
       if (const Op& op = step_.ops[i];
           of_bucket(op.kind) && (op.lane == copies_ || op.lane == comm_))
         last_ = i;
@@ -265,11 +265,9 @@ class HorovodThread {
     describe(on_thread(word, bytes, {}), group);
   }
   Duration copied(std::int64_t bytes) const {
-    return c_.copy_latency + Duration{ceil_ps(static_cast<double>(bytes), c_.copied)};
+    return c_.copy_latency + time_of(Bytes{bytes}, c_.copied);
   }
-  Duration touched(std::int64_t bytes) const {
-    return {ceil_ps(static_cast<double>(bytes), c_.touched)};
-  }
+  Duration touched(std::int64_t bytes) const { return time_of(Bytes{bytes}, c_.touched); }
 
   void through_hosts(std::int64_t elements, std::int64_t size) {
     thread_ = push(kAwaitFusedPart, Lane::Worker, bucket_, 0, {thread_, last_});
@@ -364,7 +362,7 @@ std::uint32_t add_reductions(const Program& program, StepProgram& step, Duration
     }
     b.dtype = program.coordination->tensors[together.front()].dtype;
     step.buckets.push_back(std::move(b));
-    thread.reduce(static_cast<std::uint32_t>(step.buckets.size() - 1));
+    thread.reduce(step.next_bucket() - 1);
   }
   return first;
 }

@@ -7,14 +7,10 @@ namespace ddpsim::systems {
 namespace {
 
 Field horovod_op(Plan&) {
-  return Choice{{"average", "adasum"},
-                [](const Plan& p) { return horovod_of(p).adasum ? 1 : 0; },
-                [](Plan& p, int k) { horovod_of(p).adasum = k == 1; }};
+  return choice_of<&HorovodPlan::adasum>({"average", "adasum"});
 }
 Field horovod_compression(Plan&) {
-  return Choice{{"none", "fp16"},
-                [](const Plan& p) { return horovod_of(p).fp16_compression ? 1 : 0; },
-                [](Plan& p, int k) { horovod_of(p).fp16_compression = k == 1; }};
+  return choice_of<&HorovodPlan::fp16_compression>({"none", "fp16"});
 }
 
 std::span<const KnobRecord> horovod_knobs() {

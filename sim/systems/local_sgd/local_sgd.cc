@@ -79,11 +79,11 @@ class LocalSgdLowering {
         f_(timed, plan),
         diloco_(local_sgd_of(plan).outer_optimizer == OuterOptimizer::Nesterov),
         bytes_(f_.w.gradient_bytes().count),
-        tensors_(static_cast<std::int64_t>(f_.w.tensors.size())) {
+        tensors_(f_.w.tensors.size()) {
     // The weights of the round before, and the outer momentum.
     if (diloco_) {
-      of(f_.program.resident, Holds::Parameters) += bytes_;
-      of(f_.program.resident, Holds::OptimizerState) += bytes_;
+      f_.program.resident[Holds::Parameters] += bytes_;
+      f_.program.resident[Holds::OptimizerState] += bytes_;
       if (timed.device == DeviceKind::Gpu) f_.program.streams = {"outer"};
     }
     f_.program.groups = local_sgd_groups(plan, timed.ranks, timed.per_host);
@@ -147,7 +147,7 @@ class LocalSgdLowering {
   // average_parameters() behind batch m, if a period ends with it: the longest that does.
   void average_after(int m) {
     const LocalSgdPlan& l = local_sgd_of(f_.plan);
-    const auto behind = static_cast<std::int64_t>(m) + 1;
+    const std::int64_t behind = m + 1;
     if (l.averaging_periods.empty()) {
       if (behind < f_.plan.accumulation_steps) return;
       b_->set_batch(-1);
@@ -168,8 +168,7 @@ class LocalSgdLowering {
   void average(std::uint8_t group) {
     StepBuilder& b = *b_;
     const auto kernels = (tensors_ + kTensorsOfJoined - 1) / kTensorsOfJoined;
-    b.main(kFlattenParameters, kNoSubject, bytes_,
-           {.traffic = 2 * bytes_, .kernels = static_cast<std::int32_t>(kernels)});
+    b.main(kFlattenParameters, kNoSubject, bytes_, {.traffic = 2 * bytes_, .kernels = kernels});
     b.allocate(Holds::Temporaries, bytes_);
     last_ = b.main(kDivideParameters, kNoSubject, bytes_, {.traffic = 2 * bytes_});
     if (b.gpu()) b.wait(kAwaitDevice, kNoSubject, last_);
@@ -185,7 +184,7 @@ class LocalSgdLowering {
   }
 
   Work of_each(std::int64_t traffic, std::int64_t kernels) const {
-    return {.traffic = traffic, .kernels = static_cast<std::int32_t>(kernels)};
+    return {.traffic = traffic, .kernels = kernels};
   }
 
   // prepare_sync(), perform_sync()

@@ -25,12 +25,7 @@ std::span<const KnobRecord> local_sgd_knobs() {
       {"outer_optimizer", "", "none",
        "none: parameters are averaged after each round; nesterov: DiLoCo's outer step", false,
        [](Plan&) {
-         return Field(
-             Choice{{"none", "nesterov"},
-                    [](const Plan& p) { return static_cast<int>(local_sgd_of(p).outer_optimizer); },
-                    [](Plan& p, int k) {
-                      local_sgd_of(p).outer_optimizer = static_cast<OuterOptimizer>(k);
-                    }});
+         return Field(choice_of<&LocalSgdPlan::outer_optimizer>({"none", "nesterov"}));
        }},
       {"subgroup_size", "ranks", "0",
        "post-local SGD: each batch is a step of DDP, whose gradients are reduced in groups of so "

@@ -86,10 +86,10 @@ class MegatronLowering {
     gradients_ = single ? DType::Float32 : weights_;
     checks_ = plan_.check_for_nan_in_grad.value_or(weights_ != DType::Float16);
     Held& held = f_.program.resident = resident(f_.w, 0, 0);
-    of(held, Holds::Parameters) = buffer_.elements() * size() + f_.w.frozen_bytes().count;
-    if (halves()) of(held, Holds::MasterParameters) = kSingle * owned_.elements;
-    of(held, Holds::OptimizerState) = kSingle * optimizer_copies(f_.w.optimizer) * owned_.elements;
-    of(held, Holds::Buckets) = buffer_.elements() * element_size(gradients_);
+    held[Holds::Parameters] = buffer_.elements() * size() + f_.w.frozen_bytes().count;
+    if (halves()) held[Holds::MasterParameters] = kSingle * owned_.elements;
+    held[Holds::OptimizerState] = kSingle * optimizer_copies(f_.w.optimizer) * owned_.elements;
+    held[Holds::Buckets] = buffer_.elements() * element_size(gradients_);
   }
 
   Program run(Steps steps) {
@@ -229,9 +229,9 @@ class MegatronLowering {
 
   void optimize() {
     const std::int64_t n = owned_.elements;
-    const auto parts = static_cast<std::int32_t>(owned_.parts);
-    const auto lists = static_cast<std::int32_t>(optimizer_kernels(f_.w.optimizer, owned_.parts) /
-                                                 optimizer_passes(f_.w.optimizer));
+    const std::int64_t parts = owned_.parts;
+    const std::int64_t lists =
+        optimizer_kernels(f_.w.optimizer, owned_.parts) / optimizer_passes(f_.w.optimizer);
     if (halves() && gradients_ != DType::Float32) {
       b_->main(kSingles, kNoSubject, kSingle * n,
                {.traffic = (element_size(gradients_) + kSingle) * n, .kernels = parts});
@@ -266,12 +266,10 @@ class MegatronLowering {
   std::uint32_t update(std::int64_t n) {
     const Optimizer& o = f_.w.optimizer;
     if (f_.times.host) b_->host_time(f_.times.host->optimizer);
-    const auto traffic =
-        static_cast<std::int64_t>(static_cast<double>(n) * optimizer_bytes_per_element(o));
-    const std::uint32_t op =
-        b_->main(kOptimizer, kNoSubject, kSingle * n,
-                 {.traffic = std::max<std::int64_t>(1, traffic),
-                  .kernels = static_cast<std::int32_t>(optimizer_kernels(o, owned_.parts))});
+    const std::int64_t traffic = optimizer_traffic(o, n);
+    const std::uint32_t op = b_->main(kOptimizer, kNoSubject, kSingle * n,
+                                      {.traffic = std::max<std::int64_t>(1, traffic),
+                                       .kernels = optimizer_kernels(o, owned_.parts)});
     const std::int64_t beside = kSingle * optimizer_temporaries(o, n);
     b_->allocate(Holds::Temporaries, beside);
     b_->release(Holds::Temporaries, beside);

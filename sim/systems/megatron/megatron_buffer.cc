@@ -36,7 +36,7 @@ MegatronBuffer::MegatronBuffer(const Workload& w, const MegatronPlan& plan, std:
   std::int64_t divisor = sharded_ ? std::lcm(ranks, kBucketEnd) : 1;
   if (sharded_ && plan.pad_buckets_for_high_nccl_busbw) divisor = std::lcm(divisor, kHighBandwidth);
   std::int64_t at = 0;
-  for (std::size_t t = w.tensors.size(); t-- > 0;) {
+  for (TensorIndex t = w.tensor_count(); t-- > 0;) {
     if (buckets_.empty() || (most > 0 && at - buckets_.back().begin >= most)) {
       close(divisor);
       at = buckets_.back().begin;
@@ -45,7 +45,7 @@ MegatronBuffer::MegatronBuffer(const Workload& w, const MegatronPlan& plan, std:
     begin_[t] = sharded_ ? up(at, kParameterStart) : at;
     size_[t] = w.tensors[t].elements();
     bucket_of_[t] = static_cast<std::uint32_t>(buckets_.size() - 1);
-    bucket.tensors.push_back(static_cast<TensorIndex>(t));
+    bucket.tensors.push_back(t);
     bucket.elements += size_[t];
     bucket.end = at = begin_[t] + size_[t];
   }

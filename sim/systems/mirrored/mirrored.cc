@@ -147,7 +147,7 @@ class MirroredLowering {
     for (TensorIndex t : tensors) bucket.bytes.count += f_.bytes_of(t);
     bucket.wire_bytes = bucket.bytes;
     b_->step.buckets.push_back(std::move(bucket));
-    return static_cast<std::uint32_t>(b_->step.buckets.size() - 1);
+    return b_->step.next_bucket() - 1;
   }
 
   // Reads all and writes all. Of one tensor there is nothing to do.
@@ -270,11 +270,11 @@ class MirroredLowering {
 
   // aggregate_gradients_using_hierarchical_copy: parts take turns in whose sums they are.
   void by_halves(std::uint32_t k) {
-    const std::uint32_t half = ranks_ / 2;
+    const int half = ranks_ / 2;
     if (half == 0) return;
-    const std::uint32_t turn = k % static_cast<std::uint32_t>(ranks_);
-    const auto main = static_cast<std::int32_t>(turn % half);
-    const auto side = static_cast<std::int32_t>(turn / half);
+    const int turn = static_cast<int>(k) % ranks_;
+    const std::int32_t main = turn % half;
+    const std::int32_t side = turn / half;
     if (half > 1) collective(kToOne, k, kHalfCopied, main);
     const std::uint8_t across = half > 1 ? kAcross : std::uint8_t{0};
     collective(kBetweenHalves, k, across, side);
@@ -319,8 +319,7 @@ std::vector<std::vector<TensorIndex>> tensorflow_packs(const Workload& w, const 
   const std::vector<bool> unused = unused_tensors(w, plan);
   std::vector<std::vector<TensorIndex>> packs;
   std::int64_t held = 0;
-  for (std::size_t i = w.tensors.size(); i-- > 0;) {
-    const auto t = static_cast<TensorIndex>(i);
+  for (TensorIndex t = w.tensor_count(); t-- > 0;) {
     if (unused[t]) continue;
     const std::int64_t most = mirrored_of(plan).bytes_per_pack;
     if (packs.empty() || (most > 0 && held > most)) {
@@ -334,7 +333,7 @@ std::vector<std::vector<TensorIndex>> tensorflow_packs(const Workload& w, const 
 }
 
 std::vector<std::int64_t> packed_parts(std::int64_t elements, std::int64_t packs) {
-  std::vector<std::int64_t> out(static_cast<std::size_t>(packs), elements / packs);
+  std::vector<std::int64_t> out(packs, elements / packs);
   out.back() = elements - elements / packs * (packs - 1);
   return out;
 }

@@ -7,25 +7,15 @@ namespace ddpsim::systems {
 namespace {
 
 Field cross_device_ops(Plan&) {
-  return Choice{
-      {"collective_all_reduce", "nccl_all_reduce", "hierarchical_copy_all_reduce",
-       "reduction_to_one_device"},
-      [](const Plan& p) { return static_cast<int>(mirrored_of(p).cross_device_ops); },
-      [](Plan& p, int k) { mirrored_of(p).cross_device_ops = static_cast<CrossDeviceOps>(k); }};
+  return choice_of<&MirroredPlan::cross_device_ops>({"collective_all_reduce", "nccl_all_reduce",
+                                                     "hierarchical_copy_all_reduce",
+                                                     "reduction_to_one_device"});
 }
 Field implementation(Plan&) {
-  return Choice{
-      {"AUTO", "RING", "NCCL"},
-      [](const Plan& p) {
-        return mirrored_of(p).implementation ? static_cast<int>(*mirrored_of(p).implementation)
-                                             : -1;
-      },
-      [](Plan& p, int k) { mirrored_of(p).implementation = static_cast<TensorflowCollective>(k); }};
+  return choice_of<&MirroredPlan::implementation>({"AUTO", "RING", "NCCL"});
 }
 Field reduce_op(Plan&) {
-  return Choice{{"sum", "mean"},
-                [](const Plan& p) { return mirrored_of(p).mean ? 1 : 0; },
-                [](Plan& p, int k) { mirrored_of(p).mean = k == 1; }};
+  return choice_of<&MirroredPlan::mean>({"sum", "mean"});
 }
 KnobRecord bytes_per_pack() {
   return {"bytes_per_pack",

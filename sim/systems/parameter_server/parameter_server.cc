@@ -48,10 +48,10 @@ class ParameterServerLowering {
         shards_(server_shards(timed.workload, plan)) {
     // Weights are pulled into tensors of their own; states are the servers'.
     f_.program.resident = {};
-    of(f_.program.resident, Holds::Parameters) =
+    f_.program.resident[Holds::Parameters] =
         f_.w.gradient_bytes().count + f_.w.frozen_bytes().count;
     for (const Tensor& b : f_.w.buffers)
-      of(f_.program.resident, Holds::ModelBuffers) += b.bytes().count;
+      f_.program.resident[Holds::ModelBuffers] += b.bytes().count;
     f_.program.groups = server_groups(plan, ranks_, timed.per_host);
     f_.program.servers = {static_cast<int>(servers_.servers), servers_.synchronous,
                           servers_.staleness, servers_.own_hosts};
@@ -182,7 +182,7 @@ std::int64_t parts_of(const Tensor& t, std::int64_t rows, const ParameterServerP
 
 std::vector<ServerShard> server_shards(const Workload& w, const Plan& plan) {
   const ParameterServerPlan& p = parameter_server_of(plan);
-  std::vector<std::int64_t> held(static_cast<std::size_t>(p.servers), 0);
+  std::vector<std::int64_t> held(p.servers, 0);
   std::vector<ServerShard> out;
   const std::size_t variables = p.pull_after_push ? w.tensors.size() : w.parameters();
   for (TensorIndex t = 0; t < variables; ++t) {

@@ -19,9 +19,7 @@ std::span<const KnobRecord> parameter_server_knobs() {
        "shared: servers are on the workers' hosts, in turn; own: each on a host that has no worker",
        false,
        [](Plan&) {
-         return Field(Choice{{"shared", "own"},
-                             [](const Plan& p) { return parameter_server_of(p).own_hosts ? 1 : 0; },
-                             [](Plan& p, int k) { parameter_server_of(p).own_hosts = k == 1; }});
+         return Field(choice_of<&ParameterServerPlan::own_hosts>({"shared", "own"}));
        }},
       {"synchronous", "", "false",
        "a server sums what all workers pushed, and updates once; false: each gradient is applied "
@@ -34,26 +32,15 @@ std::span<const KnobRecord> parameter_server_knobs() {
       {"placement", "", "round_robin",
        "which server a variable, or part of one, is on: in turn, or the one that has least", true,
        [](Plan&) {
-         return Field(Choice{
-             {"round_robin", "by_size"},
-             [](const Plan& p) { return static_cast<int>(parameter_server_of(p).placement); },
-             [](Plan& p, int k) {
-               parameter_server_of(p).placement = static_cast<ServerPlacement>(k);
-             }});
+         return Field(choice_of<&ParameterServerPlan::placement>({"round_robin", "by_size"}));
        }},
       {"variable_partitioner", "", "none",
        "variables are cut along their first dimension: FixedShardsPartitioner, MinSizePartitioner, "
        "MaxSizePartitioner",
        false,
        [](Plan&) {
-         return Field(Choice{{"none", "fixed_shards", "min_size", "max_size"},
-                             [](const Plan& p) {
-                               return static_cast<int>(parameter_server_of(p).variable_partitioner);
-                             },
-                             [](Plan& p, int k) {
-                               parameter_server_of(p).variable_partitioner =
-                                   static_cast<VariablePartitioner>(k);
-                             }});
+         return Field(choice_of<&ParameterServerPlan::variable_partitioner>(
+             {"none", "fixed_shards", "min_size", "max_size"}));
        }},
       {"max_shards", "shards", "0 (as many as servers; of max_size any number)",
        "num_shards of fixed_shards, max_shards of the others", false,
@@ -65,9 +52,7 @@ std::span<const KnobRecord> parameter_server_knobs() {
        "gradient",
        true, [](Plan&) {
          return Field(
-             Choice{{"before_forward", "after_push"},
-                    [](const Plan& p) { return parameter_server_of(p).pull_after_push ? 1 : 0; },
-                    [](Plan& p, int k) { parameter_server_of(p).pull_after_push = k == 1; }});
+             choice_of<&ParameterServerPlan::pull_after_push>({"before_forward", "after_push"}));
        }}};
   return knobs;
 }

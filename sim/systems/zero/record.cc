@@ -12,14 +12,10 @@ Field zero_stage(Plan&) {
                 [](Plan& p, int k) { zero_of(p).stage = k + 1; }};
 }
 Field zero_offload_optimizer(Plan&) {
-  return Choice{{"none", "cpu"},
-                [](const Plan& p) { return zero_of(p).offload_optimizer ? 1 : 0; },
-                [](Plan& p, int k) { zero_of(p).offload_optimizer = k == 1; }};
+  return choice_of<&ZeroPlan::offload_optimizer>({"none", "cpu"});
 }
 Field zero_offload_param(Plan&) {
-  return Choice{{"none", "cpu"},
-                [](const Plan& p) { return zero_of(p).offload_param ? 1 : 0; },
-                [](Plan& p, int k) { zero_of(p).offload_param = k == 1; }};
+  return choice_of<&ZeroPlan::offload_param>({"none", "cpu"});
 }
 
 std::span<const KnobRecord> zero_knobs() {

@@ -16,7 +16,7 @@ bool overlaps(const ZeroPlan& zero) {
 ZeroPartition::ZeroPartition(const Workload& w, const ZeroPlan& zero, std::int64_t ranks)
     : begin_(w.tensors.size()), end_(w.tensors.size()) {
   constexpr std::int64_t kAlignment = 2;  // elements: nccl_start_alignment_factor
-  const auto n = static_cast<std::size_t>(zero.round_robin_gradients ? ranks : 1);
+  const std::size_t n = zero.round_robin_gradients ? ranks : 1;
   std::int64_t at = 0;
   for (std::size_t first = 0; first < n; ++first)
     for (std::size_t t = first; t < w.tensors.size(); t += n) {
@@ -25,9 +25,8 @@ ZeroPartition::ZeroPartition(const Workload& w, const ZeroPlan& zero, std::int64
     }
   shard_ = (at + kAlignment * ranks - 1) / (kAlignment * ranks) * kAlignment;
   std::map<std::int64_t, std::int64_t> owned;
-  for (std::size_t t = 0; t < w.tensors.size(); ++t)
-    for (const Slice& s : slices(static_cast<TensorIndex>(t)))
-      tensors_ = std::max(tensors_, ++owned[s.rank]);
+  for (TensorIndex t = 0; t < w.tensors.size(); ++t)
+    for (const Slice& s : slices(t)) tensors_ = std::max(tensors_, ++owned[s.rank]);
 }
 
 std::vector<ZeroPartition::Slice> ZeroPartition::slices(TensorIndex t) const {
@@ -287,9 +286,9 @@ std::int64_t quantisation_groups(std::int64_t elements) {
 
 Held zero_resident(const Workload& w, std::int64_t weights, std::int64_t shard) {
   Held held = resident(w, 0, 0);
-  of(held, Holds::Parameters) = weights;
-  of(held, Holds::MasterParameters) = 4 * shard;
-  of(held, Holds::OptimizerState) = 4 * optimizer_copies(w.optimizer) * shard;
+  held[Holds::Parameters] = weights;
+  held[Holds::MasterParameters] = 4 * shard;
+  held[Holds::OptimizerState] = 4 * optimizer_copies(w.optimizer) * shard;
   return held;
 }
 

@@ -184,7 +184,7 @@ class Zero12Lowering {
       keep_shard(k);
       return;
     }
-    const auto first = static_cast<std::uint32_t>(s_->b.step.buckets.size());
+    const auto first = s_->b.step.next_bucket();
     for (const Part& part : cut()) {
       Piece whole;
       for (const Piece& p : part) append(whole, p);

@@ -65,9 +65,9 @@ class Zero3Lowering {
     const std::int64_t updated = offloads() ? 0 : shards;  // on the device
     const std::int64_t own = job_.size * shards + frozen;
     held = zero_resident(job_.w, job_.zero.offload_param ? whole : own + whole, updated);
-    of(held, Holds::Gradients) = job_.size * updated;
+    held[Holds::Gradients] = job_.size * updated;
     if (job_.zero.contiguous_gradients)
-      of(held, Holds::Buckets) = job_.size * job_.zero.reduce_bucket_size;
+      held[Holds::Buckets] = job_.size * job_.zero.reduce_bucket_size;
     StepProgram first = step(StepKind::First);
     step(StepKind::Steady);
     job_.program.steady = step(StepKind::Steady);
@@ -187,7 +187,7 @@ class Zero3Lowering {
 
   std::uint32_t reduce_scatter(std::int64_t padded) {
     constexpr std::int64_t kParts = 128;  // that one kernel of torch.cat takes
-    const auto parts = static_cast<std::int64_t>(bucket_.size()) * job_.ranks;
+    const std::int64_t parts = std::ssize(bucket_) * job_.ranks;
     std::sort(bucket_.begin(), bucket_.end());
     const std::uint32_t k = s_->bucket(bucket_, elements_, padded);
     if (bucket_.size() > 1 || padded != elements_)
@@ -222,9 +222,9 @@ class Zero3Lowering {
   std::vector<Group> sub_groups() const {
     const std::int64_t most = job_.zero.sub_group_size;
     std::vector<Group> out(1);
-    for (std::size_t t = 0; t < job_.w.tensors.size(); ++t) {
+    for (TensorIndex t = 0; t < job_.w.tensors.size(); ++t) {
       if (out.back().elements >= most && out.back().tensors > 0) out.emplace_back();
-      out.back().elements += coordinator_.shard(static_cast<TensorIndex>(t));
+      out.back().elements += coordinator_.shard(t);
       ++out.back().tensors;
     }
     return out;

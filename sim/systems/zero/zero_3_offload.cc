@@ -50,8 +50,7 @@ constexpr OpWord kZero3OffloadWords[] = {
     kPersistentShards, kAwaitPersistentShards};
 
 Work moved(const ZeroJob& job, std::int64_t bytes, std::int64_t copies) {
-  return {.duration = job.timed.host_memory->copy(bytes, copies),
-          .kernels = static_cast<std::int32_t>(copies)};
+  return {.duration = job.timed.host_memory->copy(bytes, copies), .kernels = copies};
 }
 
 }  // namespace

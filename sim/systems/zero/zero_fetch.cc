@@ -231,10 +231,8 @@ void ZeroCoordinator::keep_secondary(TensorIndex t) {
 }
 
 void ZeroCoordinator::invalidate_secondary() {
-  for (std::size_t i = 0; i < has_secondary_.size(); ++i)
-    if (has_secondary_[i])
-      s_->b.release(Holds::Parameters, job_.size_of(static_cast<TensorIndex>(i)) *
-                                           secondary(static_cast<TensorIndex>(i)));
+  for (TensorIndex t = 0; t < has_secondary_.size(); ++t)
+    if (has_secondary_[t]) s_->b.release(Holds::Parameters, job_.size_of(t) * secondary(t));
   has_secondary_.assign(has_secondary_.size(), false);
 }
 
@@ -298,12 +296,10 @@ void ZeroCoordinator::release(TensorIndex t) {
 void ZeroCoordinator::reset_step() {
   if (!complete_) {
     complete_ = true;
-    for (std::size_t k = 0; k < module_order_.size(); ++k)
-      for (TensorIndex t : tensors_of(module_order_[k]))
-        order_.push_back({t, static_cast<std::int64_t>(k)});
-    const std::int64_t numbers[] = {static_cast<std::int64_t>(module_order_.size()),
-                                    static_cast<std::int64_t>(order_.size()),
-                                    static_cast<std::int64_t>(order_.size())};
+    for (std::int64_t k = 0; k < std::ssize(module_order_); ++k)
+      for (TensorIndex t : tensors_of(module_order_[k])) order_.push_back({t, k});
+    const std::int64_t numbers[] = {std::ssize(module_order_), std::ssize(order_),
+                                    std::ssize(order_)};
     for (std::uint32_t k = 0; k < 3; ++k) {
       // Of eight bytes each; what a broadcast's type is, is never asked.
       std::uint32_t op = s_->collective(ZeroStep::kMain, kSameTrace, k, 8 * numbers[k],
@@ -318,9 +314,9 @@ void ZeroCoordinator::reset_step() {
 }
 
 void ZeroCoordinator::partition_all() {
-  for (std::size_t t = 0; t < status_.size(); ++t) {
+  for (TensorIndex t = 0; t < status_.size(); ++t) {
     active_[t].clear();
-    release(static_cast<TensorIndex>(t));
+    release(t);
   }
 }
 
@@ -328,12 +324,10 @@ void ZeroCoordinator::gather_persistent() {
   std::vector<std::uint32_t> ops;
   std::int64_t brought = 0;
   std::int64_t tensors = 0;
-  for (std::size_t i = 0; i < status_.size(); ++i)
-    if (auto t = static_cast<TensorIndex>(i); job_.zero.offload_param && persistent(t))
-      brought += job_.size_of(t) * shard(t), ++tensors;
+  for (TensorIndex t = 0; t < status_.size(); ++t)
+    if (job_.zero.offload_param && persistent(t)) brought += job_.size_of(t) * shard(t), ++tensors;
   if (tensors > 0) bring_persistent_shards(*s_, job_, brought, tensors);
-  for (std::size_t i = 0; i < status_.size(); ++i) {
-    auto t = static_cast<TensorIndex>(i);
+  for (TensorIndex t = 0; t < status_.size(); ++t) {
     if (!persistent(t)) continue;
     status_[t] = Status::Available;
     if (job_.ranks > 1)

@@ -42,10 +42,10 @@ std::span<const OpWord> zero_offload_words() {
 
 Held ZeroOffload::resident() const {
   Held held = systems::resident(job_.w, 0, 0);
-  of(held, Holds::Parameters) = job_.w.elements() * job_.size + job_.w.frozen_bytes().count;
+  held[Holds::Parameters] = job_.w.elements() * job_.size + job_.w.frozen_bytes().count;
   std::int64_t largest = 0;
   for (const Tensor& t : job_.w.tensors) largest = std::max(largest, t.elements());
-  of(held, Holds::Buckets) = largest * job_.size;
+  held[Holds::Buckets] = largest * job_.size;
   return held;
 }
 

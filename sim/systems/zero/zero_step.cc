@@ -113,8 +113,7 @@ void ZeroStep::kernel(Stream s, const OpWord& word, std::uint32_t subject, std::
 
 void ZeroStep::copy(Stream s, const OpWord& word, std::uint32_t subject, std::int64_t bytes,
                     std::int64_t kernels) {
-  kernel(s, word, subject, bytes,
-         {.traffic = bytes, .kernels = static_cast<std::int32_t>(kernels)});
+  kernel(s, word, subject, bytes, {.traffic = bytes, .kernels = kernels});
 }
 
 std::uint32_t ZeroStep::collective(Stream s, const OpWord& word, std::uint32_t subject,
@@ -153,7 +152,7 @@ std::uint32_t ZeroStep::bucket_of(DType type, std::vector<TensorIndex> tensors,
   bucket.wire_bytes = {padded * element_size(type)};
   bucket.slices = std::move(slices);
   b.step.buckets.push_back(std::move(bucket));
-  return static_cast<std::uint32_t>(b.step.buckets.size() - 1);
+  return b.step.next_bucket() - 1;
 }
 
 void ZeroStep::end_micro_step() {
@@ -194,11 +193,9 @@ void ZeroStep::update(std::uint32_t group, std::int64_t elements) {
   const std::int64_t single = 4 * elements;
   b.allocate(Holds::Temporaries, single + 4 * optimizer_temporaries(job_.w.optimizer, elements));
   const Optimizer& o = job_.w.optimizer;
-  auto traffic =
-      static_cast<std::int64_t>(static_cast<double>(elements) * optimizer_bytes_per_element(o));
+  const std::int64_t traffic = optimizer_traffic(o, elements);
   kernel(kMain, kUpdateShard, group, 4 * elements,
-         {.traffic = std::max<std::int64_t>(1, traffic),
-          .kernels = static_cast<std::int32_t>(optimizer_kernels(o, 1))});
+         {.traffic = std::max<std::int64_t>(1, traffic), .kernels = optimizer_kernels(o, 1)});
   copy(kMain, kWeightsOfShard, group, (4 + job_.size) * elements);
   b.release(Holds::Temporaries, single + 4 * optimizer_temporaries(job_.w.optimizer, elements));
 }

@@ -53,14 +53,14 @@ class Owners {
 
   void broadcast(StepBuilder& b) const {
     std::vector<std::uint32_t> sent;
-    for (std::size_t rank = 0; rank < of_ranks_.size(); ++rank) {
-      auto send = [&](const OpWord& word, std::size_t subject, std::int64_t bytes, DType type) {
-        sent.push_back(b.collective(word, static_cast<std::uint32_t>(subject), bytes, type));
-        b.step.ops[sent.back()].root = static_cast<std::int32_t>(rank);
+    for (std::int32_t rank = 0; rank < std::ssize(of_ranks_); ++rank) {
+      auto send = [&](const OpWord& word, std::uint32_t subject, std::int64_t bytes, DType type) {
+        sent.push_back(b.collective(word, subject, bytes, type));
+        b.step.ops[sent.back()].root = rank;
       };
       if (whole_) {
         const Bucket bucket = of_rank(rank);
-        send(kBroadcastBucket, b.step.buckets.size(), bucket.bytes.count, bucket.dtype);
+        send(kBroadcastBucket, b.step.next_bucket(), bucket.bytes.count, bucket.dtype);
         b.step.buckets.push_back(bucket);
         continue;
       }
@@ -105,7 +105,7 @@ std::vector<std::vector<TensorIndex>> parameters_of_ranks(const Workload& w, int
     return w.tensors[a].elements() > w.tensors[b].elements();
   });
   std::set<std::pair<std::int64_t, std::size_t>> loads;  // elements so far, rank
-  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) loads.emplace(0, r);
+  for (int r = 0; r < ranks; ++r) loads.emplace(0, r);
   std::vector<std::vector<TensorIndex>> out(loads.size());
   for (TensorIndex t : order) {
     auto [elements, rank] = *loads.begin();
@@ -127,7 +127,7 @@ Program lower_zero_redundancy(const TimedWorkload& timed, const Plan& plan, Step
   });
   const std::int64_t bytes = most * element_size(w.tensors.front().dtype);
   Held share = resident(w, most, bytes);
-  of(program.resident, Holds::OptimizerState) = of(share, Holds::OptimizerState);
+  program.resident[Holds::OptimizerState] = share[Holds::OptimizerState];
   return program;
 }
 
