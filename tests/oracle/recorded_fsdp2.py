@@ -1,4 +1,4 @@
-"""What fsdp2.py says, in the form of a recording of record_fsdp2.py, and where the two differ.
+"""What fsdp2.py says, in the form of a recording of its recorder, and where the two differ.
 
 Compared is every event of four steps in the host's order: kernels (bytes read and written, stream),
 collectives (unit, elements, bytes, dtype, group, stream, operation), waits (which stream, for which

@@ -1,7 +1,7 @@
 // Parameters that require no gradient: a rank holds them in their own type, what shards gathers
 // them, and nobody reduces or updates them. Schedules with them are held against oracles by
 // tests/oracle/fsdp_lowered.py and fsdp2_lowered.py, and FSDP1's against what PyTorch 1.13 executes
-// by record_fsdp.py; here are closed forms of every system.
+// by record.py fsdp1; here are closed forms of every system.
 #include <algorithm>
 #include <functional>
 #include <string>
