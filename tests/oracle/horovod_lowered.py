@@ -19,7 +19,8 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import horovod
-import recorded_orders
+import recorded_horovod
+import recordings
 
 QUESTIONS = 400
 
@@ -67,12 +68,12 @@ def drawn(rng):
 
 
 def recorded_questions():
-    """Of each recording of Horovod its steady steps, as recorded_orders.py asks them."""
+    """Of each recording of Horovod its steady steps, as recorded_horovod.py asks them."""
     asked = []
     kept = horovod.operations
     horovod.operations = asked.append
-    for path in sorted(recorded_orders.DATA.glob("horovod__*")):
-        told = recorded_orders.Recorded(recorded_orders.load(path))
+    for path in sorted(recordings.DATA.glob("horovod__*")):
+        told = recorded_horovod.Recorded(recordings.load(path))
         for number in range(1, len(told.steps)):
             told.played(number)
     horovod.operations = kept

@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import recorded_orders
+import recordings
 
 GAP = 60_000  # microseconds from one step to the next: the recording's barrier
 
@@ -162,15 +162,15 @@ def differences(recording, told, run, most=None):
 
 def main(argv):
     if argv[1:2] == ["--write"]:
-        recording = recorded_orders.load(pathlib.Path(argv[2]))
+        recording = recordings.load(pathlib.Path(argv[2]))
         pathlib.Path(argv[4]).write_text(written(recording, most=int(argv[3]), marks=True))
         return 0
     if len(argv) < 2:
         print(__doc__.strip(), file=sys.stderr)
         return 2
-    files = sorted(recorded_orders.DATA.glob("horovod__*"))
+    files = sorted(recordings.DATA.glob("horovod__*"))
     if "--self-test" in argv:
-        recording = recorded_orders.load(files[0])
+        recording = recordings.load(files[0])
         told, run, _ = imported(argv[1], written(recording))
         first = told["steps"][1][0]["tensors"]
         told["steps"][1][0]["tensors"] = first[:-1]
@@ -179,7 +179,7 @@ def main(argv):
         return 0
     found, steps = [], 0
     for file in files:
-        recording = recorded_orders.load(file)
+        recording = recordings.load(file)
         # A file of a run that was killed ends elsewhere, and is otherwise the first.
         for gpu, closed, most in ((False, True, None), (True, True, None), (False, False, 5)):
             told, run, error = imported(argv[1], written(recording, gpu, most, closed))

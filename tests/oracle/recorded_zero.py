@@ -13,65 +13,34 @@ the host, copies, divisions, casts, gradients, and for ZeRO-3 what is fetched an
   recorded_zero.py --table      what each recording was found to be
   recorded_zero.py --reduce FROM  makes tests/data/recorded_orders of a folder of recordings
 """
-import gzip
-import json
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 import deepspeed
+import recordings
 import zero_redundancy
 
-DATA = Path(__file__).resolve().parents[1] / "data/recorded_orders"
 PREFIXES = ("ds_", "zero_redundancy__")
 
-
-KEPT = (
-    "system",
-    "version",
-    "model",
-    "config",
-    "knobs",
-    "world_size",
-    "parameters",
-    "gradient_arrival_order",
-    "observed",
-    "steps",
-    "rank1_steps",
-    "other_ranks",
-    "all_ranks_identical",
-    "partition_param_index_per_rank",
-    "ddp_logged",
-    "profiled_steps",
-    "file",
-)
+KEPT = ("system", "version", "model", "config", "knobs", "world_size", "parameters",
+        "gradient_arrival_order", "observed", "steps", "rank1_steps", "other_ranks",
+        "all_ranks_identical", "partition_param_index_per_rank", "ddp_logged", "profiled_steps",
+        "file")
 DROPPED_OF_EVENT = ("thread", "start_us", "end_us", "tensors_in_call")
 
 
-def load(path):
-    text = gzip.open(path).read() if path.name.endswith(".gz") else path.read_bytes()
-    return json.loads(text)
-
-
-def reduce_folder(folder):
-    for path in sorted(Path(folder).iterdir()):
-        if not path.name.startswith(PREFIXES):
-            continue
-        said = load(path)
-        kept = {key: said[key] for key in KEPT if key in said}
-        if said["system"] == "zero_redundancy":
-            kept["buffers"] = said["buffers"]
-        lists = [kept["steps"], kept.get("rank1_steps", []), kept.get("profiled_steps", [])]
-        lists += [r["steps"] for r in kept.get("other_ranks", [])]
-        for step in [s for steps in lists for s in steps]:
-            for events in step.get("phases", {}).values():
-                for event in events:
-                    if event[0] == "c":
-                        for key in DROPPED_OF_EVENT:
-                            event[1].pop(key, None)
-        text = json.dumps(kept, separators=(",", ":")).encode()
-        name = path.name.removesuffix(".gz") + ".gz"  # 4 MB as text
-        (DATA / name).write_bytes(gzip.compress(text, 9, mtime=0))
+def reduced(said):
+    kept = {key: said[key] for key in KEPT if key in said}
+    if said["system"] == "zero_redundancy":
+        kept["buffers"] = said["buffers"]
+    lists = [kept["steps"], kept.get("rank1_steps", []), kept.get("profiled_steps", [])]
+    lists += [r["steps"] for r in kept.get("other_ranks", [])]
+    for step in [s for steps in lists for s in steps]:
+        for events in step.get("phases", {}).values():
+            for event in events:
+                if event[0] == "c":
+                    for key in DROPPED_OF_EVENT:
+                        event[1].pop(key, None)
+    return kept
 
 
 # --- DeepSpeed
@@ -227,30 +196,6 @@ def comparable(oracle, recorded):
     return oracle, recorded
 
 
-def compare_steps(made, recorded, found, who):
-    compared = 0
-    for number, phases in enumerate(made):
-        step = recorded[number]
-        if step.get("same_as") is not None:
-            step = recorded[step["same_as"]]
-        for phase, said in phases.items():
-            there = step["phases"].get(phase, [])
-            compared += len(there)
-            for at, (a, b) in enumerate(zip(said, there)):
-                a, b = comparable(a, b)
-                if a != b:
-                    found.append(f"{who} step {number} {phase} {at}: oracle {a}, recorded {b}")
-                    break
-            else:
-                if len(said) != len(there):
-                    longer = said if len(said) > len(there) else there
-                    found.append(
-                        f"{who} step {number} {phase}: {len(said)} here, {len(there)} recorded; "
-                        f"the first more is {longer[min(len(said), len(there))]}"
-                    )
-    return compared
-
-
 def deepspeed_differences(recording):
     found, compared = [], 0
     ranks = {recording.get("rank", 0): recording["steps"]}
@@ -263,7 +208,7 @@ def deepspeed_differences(recording):
         made = [
             as_recorded(log, question, recording.get("detail")) for log in deepspeed.steps(question)
         ]
-        compared += compare_steps(made, steps, found, f"rank {rank}")
+        compared += recordings.compare_steps(made, steps, found, f"rank {rank} ", comparable)
     observed, oracle = recording["observed"], deepspeed.rank_of(question)
     if question["stage"] == 3:
         said = {"persistent_params": oracle.persistent, "partition_numel": oracle.shard}
@@ -359,66 +304,29 @@ def differences(recording):
     return redundancy_differences(recording)
 
 
-def compare(folder, table):
-    bad = total = 0
-    for path in sorted(folder.iterdir()):
-        if not path.name.startswith(PREFIXES):
-            continue
-        found, said = differences(load(path))
-        total += 1
-        bad += bool(found)
-        if table or found:
-            print(path.name, said)
-        for f in found[:5]:
-            print(f"  {f}")
-    print(f"{total} recorded schedules, {bad} of them another one than the oracle's")
-    return 1 if bad or not total else 0
+def lose(recording, kind, place, what, phase="backward"):
+    said = recording["steps"][2]["phases"][phase]
+    del said[next(i for i, e in enumerate(said) if e[0] == kind and e[place] == what)]
 
 
-def self_test():
-    """Each kind of change to a recording must be found."""
-    missed = []
+def used_once(recording):
+    said = recording["steps"][0]["phases"]["forward"]
+    del said[[i for i, e in enumerate(said) if e[0] == "m" and e[2] == "b"][1]]
 
-    def changed(name, what, change):
-        recording = load(DATA / (name + ".json.gz"))
-        if differences(recording)[0]:
-            missed.append(f"{name}: differs unchanged")
-        change(recording)
-        if not differences(recording)[0]:
-            missed.append(f"{name}: {what}")
 
-    def events(recording, kind, phase="backward", step=2):
-        said = recording["steps"][step]["phases"][phase]
-        return said, [i for i, e in enumerate(said) if e[0] == kind]
+def zero(recording, **knobs):
+    recording["knobs"]["zero_optimization"].update(knobs)
 
-    def swap(recording, kind, phase="backward"):
-        said, where = events(recording, kind, phase)
-        said[where[0]], said[where[-1]] = said[where[-1]], said[where[0]]
 
-    def field(recording, key, value, at=0, phase="backward"):
-        said, where = events(recording, "c", phase)
-        said[where[at]][1][key] = value
-
-    def drop(recording, kind, phase="backward", at=0):
-        said, where = events(recording, kind, phase)
-        del said[where[at]]
-
-    def lose(recording, kind, place, what, phase="backward"):
-        said, where = events(recording, kind, phase)
-        del said[next(i for i in where if said[i][place] == what)]
-
-    def used_once(recording):
-        said, where = events(recording, "m", "forward", 0)
-        del said[[i for i in where if said[i][2] == "b"][1]]
+def of_stages_1_and_2(changes):
+    changed, swap, field, drop = changes.changed, changes.swap, changes.field, changes.drop
 
     def tensors(recording):
-        said, where = events(recording, "c")
+        said, where = changes.events(recording, "c")
         return said[where[2]][1]["tensors"]
 
-    def zero(recording, **knobs):
-        recording["knobs"]["zero_optimization"].update(knobs)
-
-    one, two = "ds_zero1__gpt5__small_overlap__n2", "ds_zero2__gpt5__small_n4__n4"
+    one = "ds_zero1__gpt5__small_overlap__n2.json.gz"
+    two = "ds_zero2__gpt5__small_n4__n4.json.gz"
     changed(one, "two collectives swapped", lambda r: swap(r, "c"))
     changed(one, "bytes", lambda r: field(r, "bytes", 1))
     changed(one, "elements", lambda r: field(r, "elements", 1, -1))
@@ -430,47 +338,58 @@ def self_test():
     changed(one, "a wait of the host lost", lambda r: drop(r, "h"))
     changed(one, "a copy lost", lambda r: drop(r, "l", at=-1))
     changed(one, "no overlap", lambda r: zero(r, overlap_comm=False))
-    late = "ds_zero1__gpt5__small__n2"
+    late = "ds_zero1__gpt5__small__n2.json.gz"
     changed(late, "the other stage", lambda r: zero(r, stage=2))
-    changed(
-        two, "a bucket that is larger by an element", lambda r: zero(r, reduce_bucket_size=296831)
-    )
+    changed(two, "a bucket that is larger by an element",
+            lambda r: zero(r, reduce_bucket_size=296831))
     changed(two, "one reduction an owner", lambda r: zero(r, use_multi_rank_bucket_allreduce=False))
     changed(two, "no slices", lambda r: zero(r, reduce_scatter=False))
     changed(two, "round robin", lambda r: zero(r, round_robin_gradients=True))
     changed(two, "an all-gather lost", lambda r: drop(r, "c", "step", -1))
     changed(two, "the other rank's copies", lambda r: r.update(rank1_steps=r["steps"]))
-    three = "ds_zero3__gpt5__reuse_mid__n2"
+
+
+def of_stage_3(changes):
+    changed, swap, field, drop = changes.changed, changes.swap, changes.field, changes.drop
+    three = "ds_zero3__gpt5__reuse_mid__n2.json.gz"
     changed(three, "two gathers swapped", lambda r: swap(r, "c", "forward"))
     changed(three, "who fetches", lambda r: field(r, "issued_by", "h.1", phase="forward"))
     changed(three, "what is gathered", lambda r: field(r, "tensors", [1], phase="forward"))
     changed(three, "a release lost", lambda r: drop(r, "m", at=-1))
     changed(three, "an event's wait lost", lambda r: drop(r, "h", "forward", -1))
-    again = "ds_zero3__gpt5__pf0_reuse0_persist0__n2"
+    again = "ds_zero3__gpt5__pf0_reuse0_persist0__n2.json.gz"
     changed(again, "reuse", lambda r: zero(r, stage3_max_reuse_distance=200000))
     changed(three, "prefetch", lambda r: zero(r, stage3_prefetch_bucket_size=200000))
     changed(three, "live", lambda r: zero(r, stage3_max_live_parameters=1000000))
     changed(three, "persistent", lambda r: zero(r, stage3_param_persistence_threshold=200))
     changed(three, "buckets", lambda r: zero(r, reduce_bucket_size=500000))
-    detail = "ds_0145_zero3__blocks3__small__n3r1"
+
+
+def of_details(changes):
+    changed = changes.changed
+    detail = "ds_0145_zero3__blocks3__small__n3r1.json.gz"
     changed(detail, "a cat lost", lambda r: lose(r, "l", 1, "cat"))
     changed(detail, "a wait on a collective lost", lambda r: lose(r, "w", 3, "work", "forward"))
     changed(detail, "the other rank", lambda r: r.update(rank=2))
-    tied = "ds_0145_zero3__twice__nothing_ahead__n2r0"
+    tied = "ds_0145_zero3__twice__nothing_ahead__n2r0.json.gz"
     changed(tied, "used once", lambda r: used_once(r))
-    away = "ds_0145_zero3__blocks3__offload_params__n2r1"
+    away = "ds_0145_zero3__blocks3__offload_params__n2r1.json.gz"
     for how in ("to_host", "to_device", "double", "to_host_blocking"):
         changed(away, f"a {how} lost", lambda r, how=how: lose(r, "l", 1, how))
     changed(away, "a shard lost", lambda r: lose(r, "l", 1, "to_device_blocking", "forward"))
     for how in ("host_mul", "host_copy"):
         changed(away, f"a {how} lost", lambda r, how=how: lose(r, "l", 1, how, "step"))
     changed(away, "weights on the device", lambda r: zero(r, offload_param=None))
-    bytes_of = "ds_0145_zero3__eights__qwz__n2r0"
+
+
+def of_quantised(changes):
+    changed, drop = changes.changed, changes.drop
+    bytes_of = "ds_0145_zero3__eights__qwz__n2r0.json.gz"
     for how in ("quantize", "dequantize"):
         changed(bytes_of, f"a {how} lost", lambda r, how=how: lose(r, "l", 1, how, "forward"))
     changed(bytes_of, "scales lost", lambda r: drop(r, "c", "forward", 1))
     changed(bytes_of, "whole weights", lambda r: zero(r, zero_quantized_weights=False))
-    ints = "ds_0145_zero3__plates__qgz__n4r0"
+    ints = "ds_0145_zero3__plates__qgz__n4r0.json.gz"
     for how in ("swizzle_quant", "quantized_reduction", "dequantize", "add_new", "div_new"):
         changed(ints, f"a {how} lost", lambda r, how=how: lose(r, "l", 1, how))
     changed(ints, "an all-to-all lost", lambda r: drop(r, "c", at=-4))
@@ -478,24 +397,29 @@ def self_test():
     changed(ints, "larger nodes", lambda r: r.update(devices_per_node=4))
     changed(ints, "flat gradients", lambda r: r.update(shapes=[]))
     changed(ints, "halves", lambda r: zero(r, zero_quantized_gradients=False))
-    four = "zero_redundancy__resnet18__plain__n4"
+
+
+def of_redundancy(changes):
+    changed, events = changes.changed, changes.events
+    four = "zero_redundancy__resnet18__plain__n4.json.gz"
     changed(four, "an owner", lambda r: events(r, "c", "step", 1)[0][0][1].update(root=1))
     changed(four, "bucket view", lambda r: r["knobs"].update(parameters_as_bucket_view=True))
     changed(four, "partition", lambda r: r["partition_param_index_per_rank"][0].reverse())
     changed(four, "buckets", lambda r: r["ddp_logged"].update(rebuilt_per_bucket_param_indices="1"))
-    for m in missed:
-        print("not noticed:", m)
-    print("self-test:", "failed" if missed else "ok")
-    return 1 if missed else 0
+
+
+def self_test():
+    """Each kind of change to a recording must be found."""
+    changes = recordings.Changes(differences, 2)
+    for test in (of_stages_1_and_2, of_stage_3, of_details, of_quantised, of_redundancy):
+        test(changes)
+    return changes.end()
 
 
 def main():
-    if sys.argv[1:2] == ["--reduce"]:
-        return reduce_folder(sys.argv[2])
-    if sys.argv[1:] == ["--self-test"]:
-        return self_test() or deepspeed.self_test() or zero_redundancy.self_test()
-    table = "--table" in sys.argv
-    return compare(Path(([a for a in sys.argv[1:] if a != "--table"] or [DATA])[0]), table)
+    return recordings.main(
+        PREFIXES, differences, (PREFIXES, reduced),
+        lambda: self_test() or deepspeed.self_test() or zero_redundancy.self_test())
 
 
 if __name__ == "__main__":
