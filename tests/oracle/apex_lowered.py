@@ -16,7 +16,6 @@ host's order. Known differences, of which the test knows no others:
 - A gradient's hook is where its backward is enqueued. Every gradient has a layer of its own here,
   so that it has an operation.
 """
-import gzip
 import json
 import sys
 import tempfile
@@ -24,10 +23,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import apex
+from recordings import DATA as KEPT, load, write
 from lowered import shown, tally
 
-ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / "tests/data/recorded_orders/apex/apex-2025-05.json.gz"
+DATA = KEPT / "apex/apex-2025-05.json.gz"
 SIZES = {"float16": 2, "float32": 4, "float64": 8, "int32": 4}
 
 
@@ -46,7 +45,7 @@ def reduce_folder(folder):
         keys = ("file", "knobs", "world_size", "parameters", "gradient_arrival_order")
         out.append({**{k: d[k] for k in keys}, "steps": steps})
     DATA.parent.mkdir(exist_ok=True)
-    DATA.write_bytes(gzip.compress(json.dumps(out, separators=(",", ":")).encode(), 9, mtime=0))
+    write(DATA, out)
     print(f"{len(out)} recordings, {DATA.stat().st_size} bytes")
     return 0
 
@@ -312,7 +311,7 @@ def scenario_differences(ddpsim, question, p=None):
 
 
 def recordings():
-    return json.loads(gzip.decompress(DATA.read_bytes()))
+    return load(DATA)
 
 
 def self_test(ddpsim):

@@ -22,7 +22,6 @@ Known differences: what is agreed on for buffers has eight bytes, where the reco
 granted; a recording's broadcast_coalesced is one broadcast for each type.
 """
 import copy
-import gzip
 import json
 import sys
 import tempfile
@@ -30,10 +29,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import apex_lowered
+from recordings import DATA as KEPT, load, write
 from lowered import shown, tally
 
-ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / "tests/data/recorded_orders/ddp_options/torch-1.13.1.json.gz"
+DATA = KEPT / "ddp_options/torch-1.13.1.json.gz"
 SIZES = {"float16": 2, "float32": 4, "int32": 4, "int64": 8}
 MIB = 1 << 20
 
@@ -70,13 +69,13 @@ def reduce_folder(folder):
         parameters = [[n, shape, t] for (n, _, t), shape in zip(d["parameters"], shapes)]
         out.append({**{k: d[k] for k in keys}, "parameters": parameters, "steps": steps})
     DATA.parent.mkdir(exist_ok=True)
-    DATA.write_bytes(gzip.compress(json.dumps(out, separators=(",", ":")).encode(), 9, mtime=0))
+    write(DATA, out)
     print(f"{len(out)} recordings, {DATA.stat().st_size} bytes")
     return 0
 
 
 def recordings():
-    return json.loads(gzip.decompress(DATA.read_bytes()))
+    return load(DATA)
 
 
 # ---- ddpsim

@@ -11,13 +11,12 @@ communicator, and between them what is quantised, summed, made halves again, ave
 in bytes. Where DeepSpeed would stop, ddpsim must refuse.
 """
 import copy
-import gzip
-import json
 import sys
 import tempfile
 
 import deepspeed
 import recorded_zero
+from recordings import load
 import zero_lowered
 
 COMM = {"comm": "g0", "comm_world": "world", "comm_local": "local", "comm_across": "across"}
@@ -114,7 +113,7 @@ def differences(mine, theirs):
 
 
 def cases():
-    recordings = json.loads(gzip.decompress(zero_lowered.DATA.read_bytes()))
+    recordings = load(zero_lowered.DATA)
     third = [r for r in recordings if r["knobs"]["zero_optimization"]["stage"] == 3]
     third = [r for r in third if not zero_lowered.refusal(r)]
     third = [r for r in third if r["knobs"]["zero_optimization"].get("reduce_scatter", True)]

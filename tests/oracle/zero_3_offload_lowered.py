@@ -14,13 +14,13 @@ Where the types of a copy that blocks differ, the CPU casts (PyTorch, Copy.cu): 
 and by no recording.
 """
 import copy
-import gzip
 import json
 import sys
 import tempfile
 
 import deepspeed
 import recorded_zero
+from recordings import load
 import zero_lowered
 
 SIZE = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -166,7 +166,7 @@ QUANTISED = [
 
 
 def cases():
-    recordings = json.loads(gzip.decompress(zero_lowered.DATA.read_bytes()))
+    recordings = load(zero_lowered.DATA)
     third = [r for r in recordings if r["knobs"]["zero_optimization"]["stage"] == 3]
     third = [r for r in third if not zero_lowered.refusal(r)]
     for at, r in enumerate(third):

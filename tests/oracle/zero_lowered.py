@@ -12,15 +12,15 @@ of all of them, and the module whose gradients had last arrived when it was issu
 also what is divided and copied, and how often the host waits for the device.
 """
 import copy
-import gzip
 import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-DATA = ROOT / "tests" / "data" / "recorded_orders" / "zero" / "deepspeed-0.14.5.json.gz"
+from recordings import DATA as KEPT, load, write
+
+DATA = KEPT / "zero/deepspeed-0.14.5.json.gz"
 
 # What ddpsim cannot be asked.
 REFUSED = {
@@ -65,8 +65,7 @@ def reduce_folder(folder):
     device."""
     out = []
     for path in sorted(Path(folder).glob("ds_*.json*")):
-        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        d = json.loads(text)
+        d = load(path)
         first = micro_batches(d["steps"][0]["phases"]["forward"])[0]
         fetched = [e[2] for e in first if e[:2] == ["m", "fetch"]]
         owners = [e[1] for e in first if e[0] == "f"]
@@ -99,7 +98,7 @@ def reduce_folder(folder):
             }
         )
     DATA.parent.mkdir(exist_ok=True)
-    DATA.write_bytes(gzip.compress(json.dumps(out, separators=(",", ":")).encode(), mtime=0))
+    write(DATA, out)
     print(f"{len(out)} recordings, {DATA.stat().st_size} bytes")
     return 0
 
@@ -351,7 +350,7 @@ def main():
     if sys.argv[1:2] == ["--reduce"]:
         return reduce_folder(sys.argv[2])
     ddpsim = sys.argv[1]
-    recordings = json.loads(gzip.decompress(DATA.read_bytes()))
+    recordings = load(DATA)
     if "--self-test" in sys.argv:
         return self_test(ddpsim, recordings)
     bad = total = operations = 0
