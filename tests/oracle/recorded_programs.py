@@ -62,69 +62,37 @@ AVERAGE = "[dist.all_reduce(p.grad) for p in model.parameters()]"
 
 # name: torchvision's model or ours, workload, arguments of DDP (None: averaging), hook, --set
 # lines; micro-steps, what each begins with
-CASES = {
+CASES: dict = {
     "resnet18": ("resnet18", "", "resnet18-cpu", "bucket_cap_mb=5", "", ["bucket_cap_mb=5"]),
     "mobilenet_v2, no buffers": (
-        "mobilenet_v2",
-        "",
-        "mobilenet-v2-cpu",
-        "bucket_cap_mb=2, broadcast_buffers=False",
-        "",
+        "mobilenet_v2", "", "mobilenet-v2-cpu", "bucket_cap_mb=2, broadcast_buffers=False", "",
         ["bucket_cap_mb=2", "broadcast_buffers=false"],
     ),
     "gpt, view": (
-        "",
-        "gpt",
-        "gpt-cpu",
-        "bucket_cap_mb=4, gradient_as_bucket_view=True",
-        "",
+        "", "gpt", "gpt-cpu", "bucket_cap_mb=4, gradient_as_bucket_view=True", "",
         ["bucket_cap_mb=4", "gradient_as_bucket_view=true"],
     ),
     "mlp, fp16": (
-        "",
-        "mlp",
-        "mlp-cpu",
-        "",
+        "", "mlp", "mlp-cpu", "",
         "model.register_comm_hook(None, default_hooks.fp16_compress_hook)",
         ["comm_hook=fp16_compress"],
     ),
     "cnn, averaged": ("", "cnn", "cnn-cpu", None, "", []),
     "resnet18, each of 3 micro-steps reduces": (
-        "resnet18",
-        "",
-        "resnet18-cpu",
-        "bucket_cap_mb=5",
-        "",
-        ["bucket_cap_mb=5", "accumulation_steps=3", "no_sync=false"],
-        3,
+        "resnet18", "", "resnet18-cpu", "bucket_cap_mb=5", "",
+        ["bucket_cap_mb=5", "accumulation_steps=3", "no_sync=false"], 3,
     ),
     "gpt, view, each of 2 reduces": (
-        "",
-        "gpt",
-        "gpt-cpu",
-        "bucket_cap_mb=4, gradient_as_bucket_view=True",
-        "",
+        "", "gpt", "gpt-cpu", "bucket_cap_mb=4, gradient_as_bucket_view=True", "",
         ["bucket_cap_mb=4", "gradient_as_bucket_view=true", "accumulation_steps=2",
-         "no_sync=false"],
-        2,
+         "no_sync=false"], 2,
     ),
     "resnet18, static, each of 2 reduces": (
-        "resnet18",
-        "",
-        "resnet18-cpu",
-        "static_graph=True",
-        "",
-        ["static_graph=true", "accumulation_steps=2", "no_sync=false"],
-        2,
+        "resnet18", "", "resnet18-cpu", "static_graph=True", "",
+        ["static_graph=true", "accumulation_steps=2", "no_sync=false"], 2,
     ),
     "mlp, 3 micro-steps of which the last reduces": (
-        "",
-        "mlp",
-        "mlp-cpu",
-        "",
-        "",
-        ["accumulation_steps=3"],
-        3,
+        "", "mlp", "mlp-cpu", "", "", ["accumulation_steps=3"], 3,
         "model.require_backward_grad_sync = micro == 2",
     ),
 }
@@ -180,9 +148,8 @@ for _ in range(8):
 """
 REFUSED = {
     "one = 1": "neither called",
-    "import torch.distributed as d\nd.init_process_group('nccl', world_size=3, rank=0)": (
-        "world_size 3"
-    ),
+    "import torch.distributed as d\nd.init_process_group('nccl', world_size=3, rank=0)":
+        "world_size 3",
     "import torch, torch.distributed as d\nd.init_process_group('nccl')\nd.recv(torch.zeros(1))": (
         "whichever rank sends first"
     ),
@@ -209,23 +176,26 @@ def record(folder, script, ranks=4, rank=0, steps=4):
     (folder / "train.py").write_text(script)
     out = folder / "recorded.json"
     out.unlink(missing_ok=True)
-    argv = (
-        [
-            str(RECORDER),
-            "--ranks",
-            str(ranks),
-            "--rank",
-            str(rank),
-            "--steps",
-            str(steps),
-            "--out",
-            str(out),
-            str(folder / "train.py"),
-        ]
-    )
+    asked = {"--ranks": ranks, "--rank": rank, "--steps": steps, "--out": out}
+    argv = [RECORDER, *(word for pair in asked.items() for word in pair), folder / "train.py"]
+    argv = list(map(str, argv))
     status, said = forks().start(argv, dict(os.environ), folder).result()
     done = subprocess.CompletedProcess(argv, status, "", said)
     return done, json.loads(out.read_text()) if out.exists() else None
+
+
+def run(ddpsim, *asked, sets=()):
+    knobs = [word for s in sets for word in ("--set", s)]
+    return subprocess.run([ddpsim, *asked, *knobs], capture_output=True, text=True)
+
+
+def compared(ddpsim, folder, name, workload, cluster, sets, *plan):
+    """The recording with the lowered Program."""
+    asked = ["--workload", workload, "--cluster", cluster, "--ranks", "4", "--format", "json"]
+    listed = run(ddpsim, "show", "program", *asked, *plan, sets=sets)
+    expect(name, listed.returncode == 0, listed.stderr)
+    (folder / "lowered.json").write_text(listed.stdout)
+    return run(ddpsim, "compare", *(str(folder / f"{w}.json") for w in ("lowered", "recorded")))
 
 
 def against_lowered(ddpsim, folder):
@@ -244,72 +214,37 @@ def against_lowered(ddpsim, folder):
         expect(name, program is not None, done.stderr[-2000:])
         if program is None:
             continue
-        lost = [
-            o["op"]
-            for s in program["steps"]
-            for o in s["ops"]
-            if o.get("unrecognised_elements") and o["dtype"] not in ("int32", "int64")
-        ]
+        unknown = [o for s in program["steps"] for o in s["ops"] if o.get("unrecognised_elements")]
+        lost = [o["op"] for o in unknown if o["dtype"] not in ("int32", "int64")]
         expect(name, not lost, f"tensors of {lost} were not recognised")
 
-        def compared(*more):
-            plan = ["--plan", "averaging"] if ddp is None else ["--set", "pytorch=1.13"]
-            command = [
-                ddpsim,
-                "show",
-                "program",
-                "--workload",
-                workload,
-                "--cluster",
-                "testbed-torch",
-                "--ranks",
-                "4",
-                "--format",
-                "json",
-            ] + plan
-            for s in [*sets, "set_to_none=false", *more]:
-                command += ["--set", s]
-            listed = subprocess.run(command, capture_output=True, text=True)
-            expect(name, listed.returncode == 0, listed.stderr)
-            (folder / "lowered.json").write_text(listed.stdout)
-            return subprocess.run(
-                [ddpsim, "compare", str(folder / "lowered.json"), str(folder / "recorded.json")],
-                capture_output=True,
-                text=True,
-            )
-
+        plan = ["--plan", "averaging"] if ddp is None else ["--set", "pytorch=1.13"]
+        sets = [*sets, "set_to_none=false"]
         plays(ddpsim, folder, name, program)
-        same = compared()
+        same = compared(ddpsim, folder, name, workload, "testbed-torch", sets, *plan)
         expect(name, same.returncode == 0, same.stdout + same.stderr)
         if ddp is not None:
             against_described(ddpsim, folder, name)
-            other = compared("bucket_cap_mb=100", "first_bucket_bytes=10000")
-            expect(
-                name,
-                other.returncode == 1 and "only in the" in other.stdout,
-                f"another bucket size was not noticed: {other.stdout}",
-            )
+            sets += ["bucket_cap_mb=100", "first_bucket_bytes=10000"]
+            other = compared(ddpsim, folder, name, workload, "testbed-torch", sets, *plan)
+            noticed = other.returncode == 1 and "only in the" in other.stdout
+            expect(name, noticed, f"another bucket size was not noticed: {other.stdout}")
 
 
 def against_described(ddpsim, folder, name):
     """The script that was recorded last, described without running it on data: the plan that it
     says and its gradients make the collectives that it makes."""
     where = folder / "described.json"
-    describe = [ddpsim, "describe", "--script", str(folder / "train.py"), "--ranks", "4", "-o"]
-    done = subprocess.run([*describe, str(where)], capture_output=True, text=True)
+    asked = ["--script", str(folder / "train.py"), "--ranks", "4", "-o", str(where)]
+    done = run(ddpsim, "describe", *asked)
     expect(name, done.returncode == 0, done.stderr)
     if done.returncode:
         return
     plan = json.loads(where.read_text())["source"]["plan"]
-    command = [ddpsim, "show", "program", "--workload", str(where), "--cluster", "hgx-h100"]
-    command += ["--ranks", "4", "--format", "json", "--set", "set_to_none=false"]
+    sets = ["set_to_none=false"]
     for knob, value in {**plan, "pytorch": "1.13"}.items():
-        command += ["--set", f"{knob}={value if isinstance(value, str) else json.dumps(value)}"]
-    listed = subprocess.run(command, capture_output=True, text=True)
-    expect(name, listed.returncode == 0, listed.stderr)
-    (folder / "lowered.json").write_text(listed.stdout)
-    files = [str(folder / f"{which}.json") for which in ("lowered", "recorded")]
-    same = subprocess.run([ddpsim, "compare", *files], capture_output=True, text=True)
+        sets.append(f"{knob}={value if isinstance(value, str) else json.dumps(value)}")
+    same = compared(ddpsim, folder, name, str(where), "hgx-h100", sets)
     # A described layer's gradients are one operation: which of them came last is not told apart.
     _, _, table = same.stdout.partition("difference\n")
     fine = ("waits for the gradient", "order of gradients")
@@ -335,20 +270,16 @@ def of_frozen(ddpsim, folder):
 
 def predicted(ddpsim, folder, cluster):
     """Of what was recorded last."""
-    return subprocess.run(
-        [ddpsim, "predict", "--program", str(folder / "recorded.json"), "--cluster", cluster],
-        capture_output=True,
-        text=True,
-    )
+    asked = ["--program", str(folder / "recorded.json"), "--cluster", cluster]
+    return run(ddpsim, "predict", *asked)
 
 
 def plays(ddpsim, folder, name, program):
     """A recording is predicted as it is, and its optimizer updates what has been reduced."""
     answer = predicted(ddpsim, folder, "testbed-torch")
     expect(name, answer.returncode == 0, answer.stderr)
-    expect(
-        name, "of the machine that recorded the program (PyTorch" in answer.stdout, answer.stdout
-    )
+    said = "of the machine that recorded the program (PyTorch"
+    expect(name, said in answer.stdout, answer.stdout)
     for step in program["steps"]:
         seen = {w for o in step["ops"] for w in o["waits_for"]}
         lost = [o["op"] for o in comm(step) if o["op"] not in seen]
@@ -364,27 +295,19 @@ def of_other_systems(ddpsim, folder):
     expect("zero", program is not None, done.stderr)
     if program:
         last = [o for o in comm(program["steps"][-1]) if o["operation"] == "broadcast"]
-        expect(
-            "zero",
-            sorted(t for o in last for t in o["tensors"])
-            == sorted(t["name"] for t in program["tensors"]),
-            f"broadcasts of {last}",
-        )
+        sent = sorted(t for o in last for t in o["tensors"])
+        every = sorted(t["name"] for t in program["tensors"])
+        expect("zero", sent == every, f"broadcasts of {last}")
     for rank in (0, 3):
         done, program = record(folder, SHARDS, rank=rank)
         expect("shards", program is not None, done.stderr)
         if not program:
             continue
         ops = comm(program["steps"][-1])
-        expect(
-            "shards",
-            [o["operation"] for o in ops]
-            == ["all_gather"] * 2 + ["reduce_scatter"] * 2 + ["all_reduce"] * (rank < 2),
-            ops,
-        )
-        expect(
-            "shards", ops[0]["tensors"] == [f"0.weight[{1024 * rank}:{1024 * rank + 1024}]"], ops[0]
-        )
+        order = ["all_gather"] * 2 + ["reduce_scatter"] * 2 + ["all_reduce"] * (rank < 2)
+        expect("shards", [o["operation"] for o in ops] == order, ops)
+        part = f"0.weight[{1024 * rank}:{1024 * rank + 1024}]"
+        expect("shards", ops[0]["tensors"] == [part], ops[0])
         expect("shards", ops[0]["bytes"] == 16384 and ops[2]["bytes"] == 16384, ops)
         expect("shards", ops[2]["tensors"] == ["0.weight"] and not ops[2]["async"], ops[2])
         answer = predicted(ddpsim, folder, "hgx-h100")
