@@ -1,4 +1,5 @@
-"""What fsdp2.py says, in the form of a recording of its recorder, and where the two differ.
+"""Says what fsdp2.py says in the form of a recording, and where the two differ, for
+recorded_orders.py.
 
 Compared is every event of four steps in the host's order: kernels (bytes read and written, stream),
 collectives (unit, elements, bytes, dtype, group, stream, operation), waits (which stream, for which

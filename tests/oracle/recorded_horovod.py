@@ -36,7 +36,7 @@ class Recorded:
         self.reduce, self.copy = self.machine()
 
     def machine(self):
-        """Of a reduction a + b * bytes, from the durations of all; of a copy, the lower quartile of
+        """A reduction takes a + b * bytes, from the durations of all; a copy, the lower quartile of
         the gaps between two reductions where the second's gradients had been there before: what is
         above it is waiting for another rank. Scaling by 1/n is in it, slow for fp16 on a CPU."""
         points, gaps = [], []

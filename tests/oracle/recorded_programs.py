@@ -269,7 +269,7 @@ def of_frozen(ddpsim, folder):
 
 
 def predicted(ddpsim, folder, cluster):
-    """Of what was recorded last."""
+    """Predicts what was recorded last."""
     asked = ["--program", str(folder / "recorded.json"), "--cluster", cluster]
     return run(ddpsim, "predict", *asked)
 
@@ -332,7 +332,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as temporary, warm_python.folder() as warm:
         os.environ["PATH"] = f"{warm}:{os.environ['PATH']}"
-        # What is freed is kept: recognising tensors makes and frees many large ones.
+        # The C library keeps what is freed: recognising tensors makes and frees many large ones.
         os.environ.update(MALLOC_MMAP_THRESHOLD_=str(1 << 25), MALLOC_TRIM_THRESHOLD_=str(1 << 30))
         against_lowered(sys.argv[1], Path(temporary))
         of_frozen(sys.argv[1], Path(temporary))

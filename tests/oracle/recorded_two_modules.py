@@ -28,7 +28,7 @@ UPDATES = {"gan": 2, "critic": 4, "towers": 1}
 
 
 def run_ranks(forks, what, folder):
-    """What both ranks launched, step by step: [elements, names]."""
+    """Both ranks launched this, step by step: [elements, names]."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]

@@ -112,7 +112,7 @@ class Changes:
 
 
 def main(prefixes, differences, reduced, self_test):
-    """What a test of recordings is asked by its arguments."""
+    """Does what a test of recordings is asked by its arguments."""
     if sys.argv[1:2] == ["--reduce"]:
         return reduce_folder(sys.argv[2], *reduced)
     if sys.argv[1:] == ["--self-test"]:

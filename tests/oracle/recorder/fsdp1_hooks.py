@@ -3,7 +3,7 @@
 2.7's package is Python only; here it runs on 1.13's autograd, whose order (newest node first) is
 2.7's. Stood in for: what of its imports 1.13 does not have (DTensor, device meshes, torch.compile,
 checkpoints, state dictionaries), names of storages, and everything that asks for a device. Names of
-streams are those of _init_streams. Of cpu_offload every tensor is on a device, in name, but the
+streams are those of _init_streams. With cpu_offload every tensor is on a device, in name, but the
 shards and gradients that FSDP keeps on the host.
 """
 import dataclasses

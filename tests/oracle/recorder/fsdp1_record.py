@@ -23,7 +23,7 @@ def prepare(package, version):
 
 
 def settings(api, ranks, hosts_of, said):
-    """What FSDP is given for the knobs of a recording."""
+    """FSDP gets these for the knobs of a recording."""
     detail = said.pop("debug_detail", False)
     dist.get_debug_level = lambda: dist.DebugLevel.DETAIL if detail else dist.DebugLevel.OFF
     said["sharding_strategy"] = getattr(api.ShardingStrategy, said["sharding_strategy"])

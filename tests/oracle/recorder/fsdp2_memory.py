@@ -34,7 +34,7 @@ def tracked(count, dtype):
 
 
 def own(old, *args, **kwargs):
-    """Of a function that allocates: its memory is noticed where FSDP2 calls it in a step."""
+    """Notices the memory of a function that allocates, where FSDP2 calls it in a step."""
     if unheard():
         return old(*args, **kwargs)
     with setting("quiet", True):

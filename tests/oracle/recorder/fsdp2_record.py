@@ -1,5 +1,5 @@
 """Records `fully_shard` for tests/data/recorded_orders: of 2.7's Python in a folder, or of that
-with functions of a later version in place of its own. Of 2.7's sources a folder has
+with functions of a later version in place of its own. A folder has of 2.7's sources
 torch/distributed/{fsdp/_fully_shard,_composable/contract.py,_composable_state.py,utils.py}."""
 import gc
 
@@ -24,7 +24,7 @@ def prepare(package, version):
 
 
 def settings(api, mesh, policy, knobs):
-    """What `fully_shard` is given for the knobs of a recording."""
+    """`fully_shard` gets these for the knobs of a recording."""
     names, shape = ("replicate", "shard")[-len(mesh) :], torch.zeros(*mesh, dtype=torch.int64)
     said = {"mesh": hooks.Mesh("cpu", shape, names)}
     if "reshard_after_forward" in knobs:

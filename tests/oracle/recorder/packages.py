@@ -60,7 +60,7 @@ class Package(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def newer_pytorch():
-    """What FSDP of 2.7 takes from PyTorch, and 1.13 does not have."""
+    """Gives PyTorch 1.13 what FSDP and FSDP2 of 2.7 both take from theirs."""
 
     def named(old, self, prefix="", recurse=True, remove_duplicate=True):
         return old(self, prefix, recurse)

@@ -110,7 +110,7 @@ def steps_alike(expect):
 
 
 def asked(system, of):
-    """What a question is called in its recording."""
+    """The names of the files that the questions of a version make."""
     names, signature = [], inspect.signature(system.record)
 
     def ask(*args, **knobs):

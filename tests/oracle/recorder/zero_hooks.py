@@ -191,7 +191,7 @@ def flatten(old, tensors):
 
 
 def listen_to_kernels(*stages):
-    """Of what DeepSpeed's Python asks of a tensor, what makes a kernel."""
+    """Logs the kernels that DeepSpeed's Python makes a tensor run."""
     around(torch.Tensor, copy_=copy, double=double, float=in_place("cast_float"), to=to,
            div_=in_place("div"), mul_=in_place("mul"), add_=in_place("add"),
            mul=in_place("mul_new"), div=in_place("div_new"), __radd__=reduced("add_new"),
@@ -249,7 +249,7 @@ def in_bucket_3(self, *_):
 
 
 def listen_to_parameters(coordinator):
-    """Of ZeRO-3: which module fetches parameters, and which are released."""
+    """Marks which module of ZeRO-3 fetches parameters, and which are released."""
     status = coordinator.ZeroParamStatus
 
     def fetch(old, self, module, forward):

@@ -126,7 +126,7 @@ def limits(of):
     of("twice", "exact", 2, **NONE, bucket=50, sub_group_size=46)
     of("twice", "exact_norsc", 2, **NONE, bucket=50, reduce_scatter=False)
     of("blocks3", "exact_persistent", 2, stage=3, persist=10, persist_all=40)
-    # What a module may release is decided once, and would be another thing later.
+    # It is decided once what a module may release, and would be another thing later.
     of("tower7", "decided_once", 16, 14, stage=3, prefetch=100, persist=100, live=100, reuse=0)
 
 

@@ -85,7 +85,7 @@ def train(engine, batch, micro):
 
 
 def observed(optimizer, model, stage, index):
-    """What DeepSpeed itself says of its parts."""
+    """DeepSpeed itself says this of its parts."""
     if stage < 3:
         return {"partition_size": [optimizer.partition_size[0]]}
     return {
