@@ -3,14 +3,10 @@
 namespace ddpsim::pytorch {
 namespace {
 
-constexpr bool in_order() {
-  for (std::size_t i = 0; i < kDifferences.size(); ++i)
-    if (kDifferences[i].change != static_cast<Change>(i)) return false;
-  for (std::size_t i = 1; i < kReleases.size(); ++i)
-    if (kReleases[i].release <= kReleases[i - 1].release) return false;
-  return true;
-}
-static_assert(in_order(), "a row for each Change, in its order; releases from old to new");
+static_assert(rows_in_order(kDifferences), "a row for each Change, in its order");
+static_assert(std::is_sorted(kReleases.begin(), kReleases.end(),
+                             [](const Known& a, const Known& b) { return a.release <= b.release; }),
+              "releases from old to new");
 
 constexpr const Known& known(Release release) {
   for (const Known& k : kReleases)

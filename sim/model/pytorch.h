@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
+
+#include "sim/units/release.h"
 
 namespace ddpsim::pytorch {
 
@@ -57,23 +57,6 @@ enum class Change : std::uint8_t {
   SeveralInputs,
 };
 
-// "1.13" is {1, 13}.
-struct Release {
-  int major = 0;
-  int minor = 0;
-  constexpr Release() = default;
-  constexpr Release(int a, int b) : major(a), minor(b) {}
-  consteval Release(const char* text) {
-    int* part = &major;
-    for (; *text != '\0'; ++text) {
-      if (*text == '.')
-        part = &minor;
-      else
-        *part = *part * 10 + (*text - '0');
-    }
-  }
-  friend constexpr auto operator<=>(const Release&, const Release&) = default;
-};
 // The releases that were read, with the NCCL that PyPI's default wheels require (METADATA; of 1.11,
 // 1.13, 2.9 and 2.14 by other texts). Wheels for an older CUDA may bring an older one.
 struct Known {
@@ -91,12 +74,8 @@ inline constexpr std::array kReleases{
     Known{"2.12", "2.29.7"}, Known{"2.13", "2.29.7"}, Known{"2.14", "2.30.7"},
 };
 
-struct Difference {
-  Change change;
-  Release since;
-  std::string_view before_and_now;
-  std::string_view source;  // a pull request, or a file of PyTorch's tree
-};
+// Sources are pull requests, or files of PyTorch's tree.
+using Difference = DifferenceOf<Change>;
 inline constexpr std::string_view kFsdp1 = "torch/distributed/fsdp/_runtime_utils.py";
 inline constexpr std::array kDifferences{
     // c10d and optimizers
