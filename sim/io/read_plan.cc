@@ -127,6 +127,11 @@ struct ReadField {
     else
       r.fail("true, false, or a number of ranks above 1");
   }
+  void operator()(const systems::Released& release) const {
+    if (r.json().is_number())
+      r.fail(std::string("a version is text in quotes, for example \"") + knob.initially + "\"");
+    if (const std::string problem = release.set(plan, r.text()); !problem.empty()) r.fail(problem);
+  }
   void operator()(const systems::Choice& c) const {
     // "stage": 2, as in DeepSpeed's file.
     const bool counted = *c.names.front() >= '0' && *c.names.front() <= '9';

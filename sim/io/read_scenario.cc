@@ -212,7 +212,7 @@ Setting parse_setting(const std::string& text) {
   s.value = Json::accept(value) ? parse_json(value, "--set " + text) : Json(value);
   // Versions look like numbers ("2.7", "2.11") and are not.
   bool word = s.path.back() == "pytorch" || s.path.back() == "nccl" ||
-              s.path.back() == "open_mpi" ||
+              s.path.back() == "open_mpi" || systems::is_release(s.path.back()) ||
               (s.path.size() > 1 && s.path[s.path.size() - 2] == "environment");
   if (word && s.value.is_number()) s.value = value;
   if (!is_utf8(s.text)) throw InputError{"--set", "the text given is not UTF-8"};

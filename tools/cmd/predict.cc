@@ -172,12 +172,12 @@ report::Heading heading_of_plan(const Loaded& l, const io::Home& home) {
   if (h.captured) h.device = l.workload.device_name;
   h.known_errors = known_errors(l, home);
   h.interval = report::interval_sentence(l.question());
-  if (*system.schedule != 0) {
-    h.schedule = system.schedule;
-    return h;
-  }
   if (system.schedule_of && *system.schedule_of(plan) != 0) {
     h.schedule = system.schedule_of(plan);
+    return h;
+  }
+  if (*system.schedule != 0) {
+    h.schedule = system.schedule;
     return h;
   }
   bool recorded =

@@ -60,10 +60,16 @@ Choice choice_of(std::vector<const char*> names) {
 struct Reshard {
   std::optional<std::int64_t> ranks;  // 0 = false, 1 = true
 };
+// A release of the software that the plan runs, as text; `set` returns why there is none; "" =
+// it is set.
+struct Released {
+  std::string (*get)(const Plan&) = nullptr;
+  std::string (*set)(Plan&, const std::string&) = nullptr;
+};
 // Where a plan keeps a knob.
 using Field = std::variant<bool*, std::optional<bool>*, std::int64_t*, std::optional<double>*,
                            std::vector<double>*, std::vector<std::int64_t>*,
-                           std::vector<std::string>*, Choice, Reshard*>;
+                           std::vector<std::string>*, Choice, Reshard*, Released>;
 
 struct KnobRecord {
   const char* name;       // upstream

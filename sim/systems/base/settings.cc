@@ -24,6 +24,8 @@ void choose(Plan& plan, const KnobRecord& r, const std::string& text) {
     (*reshard)->ranks = text == "true" ? 1 : text == "false" ? 0 : parse_integer(text).value_or(1);
   } else if (std::optional<double>** v = std::get_if<std::optional<double>*>(&f)) {
     **v = parse_number(text);
+  } else if (auto* release = std::get_if<Released>(&f)) {
+    release->set(plan, text);
   }
 }
 
@@ -73,6 +75,7 @@ std::string setting_of(const Plan& plan, const KnobRecord& knob) {
       int k = c.get(plan);
       return k < 0 ? "" : c.names[k];
     }
+    std::string operator()(const Released& r) const { return r.get(plan); }
   };
   return std::visit(Text{plan}, knob.field(copy));
 }
@@ -107,6 +110,14 @@ const SystemRecord* owner_of(std::string_view knob) {
     for (const KnobRecord& k : s.knobs)
       if (knob == k.name) return &s;
   return nullptr;
+}
+
+bool is_release(std::string_view knob) {
+  Plan plan;
+  for (const SystemRecord& s : all_systems())
+    for (const KnobRecord& k : s.knobs)
+      if (knob == k.name) return std::holds_alternative<Released>(k.field(plan));
+  return false;
 }
 
 }  // namespace ddpsim::systems

@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "sim/model/plan.h"
+#include "sim/systems/zero/version.h"
 
 namespace ddpsim {
 
-// DeepSpeed's zero_optimization, as of 0.14.5 (runtime/zero/config.py); sizes in elements. Weights
-// of two bytes have a copy of four (bf16, fp16): Workload::casting.
+// DeepSpeed's zero_optimization (runtime/zero/config.py); sizes in elements. Weights of two bytes
+// have a copy of four (bf16, fp16): Workload::casting.
 struct ZeroPlan {
+  deepspeed::Version release;
   int stage = 2;                     // what is in shards: optimizer state, 2: gradients, 3: weights
   std::optional<bool> overlap_comm;  // default: stage 3
   std::int64_t reduce_bucket_size = 500'000'000;
@@ -31,8 +33,8 @@ struct ZeroPlan {
   bool zero_quantized_gradients = false;     // ... gradients are exchanged as int4 (qgZ)
   // offload_optimizer: {device, pin_memory}. The optimizer is DeepSpeedCPUAdam.
   bool offload_optimizer = false;
-  bool offload_param = false;  // stage 3: shards of weights, too
-  bool offload_pin_memory = false;
+  bool offload_param = false;              // stage 3: shards of weights, too
+  std::optional<bool> offload_pin_memory;  // default: by release
 };
 
 inline const ZeroPlan& zero_of(const Plan& plan) {

@@ -1,5 +1,6 @@
 #include "sim/systems/zero/record.h"
 
+#include "sim/systems/base/released.h"
 #include "sim/systems/zero/plan.h"
 #include "sim/systems/zero/zero.h"
 
@@ -17,9 +18,17 @@ Field zero_offload_optimizer(Plan&) {
 Field zero_offload_param(Plan&) {
   return choice_of<&ZeroPlan::offload_param>({"none", "cpu"});
 }
+deepspeed::Version zero_release_of(const Plan& p) {
+  return zero_of(p).release;
+}
+void set_zero_release(Plan& p, deepspeed::Version v) {
+  zero_of(p).release = v;
+}
 
 std::span<const KnobRecord> zero_knobs() {
   static const KnobRecord knobs[] = {
+      {kZeroRelease, "release", "0.14.5", "DeepSpeed's release, 0.10.3 to 0.19.5", false,
+       release_field<zero_release_of, set_zero_release>},
       {"stage", "", "2", "what is in shards: optimizer state; 2: gradients, too; 3: weights, too",
        false, zero_stage},
       {"overlap_comm", "", "false (stage 3: true)",
@@ -79,7 +88,7 @@ std::span<const KnobRecord> zero_knobs() {
       {"offload_param", "", "none",
        "stage 3, with offload_optimizer: cpu: shards of weights are the host's, too", false,
        zero_offload_param},
-      {"offload_pin_memory", "", "false",
+      {"offload_pin_memory", "", "false (deepspeed 0.19.5: true)",
        "offload_optimizer's pin_memory: the host goes on while gradients are copied to it", false,
        [](Plan& p) { return Field(&zero_of(p).offload_pin_memory); }}};
   return knobs;
@@ -118,7 +127,9 @@ SystemRecord zero_record() {
       .operations =
           [](const Plan& p) {
             std::vector<Operation> out = sharding_operations(p);
-            if (!zero_of(p).use_multi_rank_bucket_allreduce) out.push_back(Operation::Reduce);
+            const ZeroPlan& z = zero_of(p);
+            if (!z.use_multi_rank_bucket_allreduce || !z.release.has(ZeroChange::SharedAllReduce))
+              out.push_back(Operation::Reduce);
             return out;
           },
       .groups = zero_groups,
@@ -126,13 +137,15 @@ SystemRecord zero_record() {
       .ranked = {{"stage", "1"}, {"stage", "3"}},
       .decisions = zero_decisions,
       .script = zero_script,
+      .warnings = zero_warnings,
       .advice =
           [](const Workload& w, const Plan&) {
             const std::string name = name_of(w.precision);
             return name +
                    " is autocast here, with weights and gradients of 4 bytes; DeepSpeed's own " +
                    name + " is --set workload.casting=master_weights";
-          }};
+          },
+      .schedule_of = zero_schedule_of};
 }
 
 }  // namespace ddpsim::systems

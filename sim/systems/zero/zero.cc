@@ -13,6 +13,14 @@ bool overlaps(const ZeroPlan& zero) {
   return zero.overlap_comm.value_or(zero.stage == 3);
 }
 
+bool pins(const ZeroPlan& zero) {
+  return zero.offload_pin_memory.value_or(zero.release.has(ZeroChange::PinsMemory));
+}
+
+std::int64_t weight_lists(const ZeroPlan& zero, std::int64_t shard, std::int64_t ranks) {
+  return std::max<std::int64_t>(1, shard * ranks / zero.allgather_bucket_size);
+}
+
 ZeroPartition::ZeroPartition(const Workload& w, const ZeroPlan& zero, std::int64_t ranks)
     : begin_(w.tensors.size()), end_(w.tensors.size()) {
   constexpr std::int64_t kAlignment = 2;  // elements: nccl_start_alignment_factor

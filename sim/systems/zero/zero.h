@@ -13,6 +13,8 @@
 
 namespace ddpsim::systems {
 
+using ZeroChange = deepspeed::Change;
+
 // By its stage. Steps after the first are alike: DeepSpeed's own timer begins with the third, and
 // stage 3 prefetches from the second on. REQUIRES: of stage 3, workload.times.layers.
 Program lower_zero(const TimedWorkload& workload, const Plan& plan, Steps steps);
@@ -23,7 +25,12 @@ std::vector<Decision> zero_decisions(const Plan& plan, const DecidedFor& of);
 std::vector<std::string> zero_script(const Plan& plan, const Workload& w, DeviceKind device,
                                      int ranks, int per_host);
 
+inline constexpr const char* kZeroRelease = "deepspeed";  // the knob that says which
+std::vector<std::string> zero_warnings(const Plan& plan);
+const char* zero_schedule_of(const Plan& plan);
+
 bool overlaps(const ZeroPlan& zero);  // overlap_comm, or the stage's default
+bool pins(const ZeroPlan& zero);      // offload_pin_memory, or the release's default
 
 // Stages 1 and 2: all parameters as one vector, cut into equal shards. Source:
 // deepspeed/runtime/zero/stage_1_and_2.py (0.14.5), get_partition_info, average_tensor.
@@ -46,6 +53,10 @@ class ZeroPartition {
   std::vector<std::int64_t> begin_;  // of each tensor, in the vector
   std::vector<std::int64_t> end_;
 };
+
+// Collectives that gather weights of shards of so many elements, where it is not one. Source:
+// deepspeed/runtime/utils.py, all_gather_dp_groups (0.12.3).
+std::int64_t weight_lists(const ZeroPlan& zero, std::int64_t shard, std::int64_t ranks);
 
 // Stage 3: modules in the order of forward, as DeepSpeed's hooks see them. A layer with parameters,
 // and one that PyTorch has a module for, is one; so are the containers in its name, but those whose

@@ -9,6 +9,8 @@
 // is and is cut where shards end. At the end the optimizer updates a shard, and all weights are
 // gathered at once.
 //
+// version.h says where other releases differ.
+//
 // Source: deepspeed/runtime/zero/stage_1_and_2.py (0.14.5): reduce_independent_p_g_buckets...,
 // average_tensor, allreduce_and_scatter, independent_gradient_partition_epilogue, step.
 #include <algorithm>
@@ -34,10 +36,18 @@ constexpr OpWord kGatherWeights{"all_gather/weights",
                                  .phase = Phase::Update,
                                  .touches = Touches::Everything,
                                  .operation = Operation::AllGather}};
+// Before DeepSpeed gathered them at once: into tensors of PyTorch's own, and out of these.
+constexpr OpWord kGatherList{"all_gather/list.",
+                             {.does = Does::Communicate,
+                              .phase = Phase::Update,
+                              .of = Of::Number,
+                              .touches = Touches::Everything,
+                              .operation = Operation::AllGather}};
+constexpr OpWord kOutOfList = update_word("copy_out/list.", Does::Copy, Of::Number);
 constexpr OpWord kToOwner =
     zero_word("reduce/bucket.", Does::Communicate, Phase::Backward, Operation::Reduce);
-constexpr OpWord kZero12Words[] = {kJoin,         kAverageAfter, kBack,         kToOwner,
-                                   kBeforeBucket, kAddShard,     kGatherWeights};
+constexpr OpWord kZero12Words[] = {kJoin,     kAverageAfter,  kBack,       kToOwner,  kBeforeBucket,
+                                   kAddShard, kGatherWeights, kGatherList, kOutOfList};
 
 // A bucket's part that one rank owns; those of one rank that follow one another are one.
 struct Piece {
@@ -48,6 +58,56 @@ struct Piece {
 };
 // What is reduced at once.
 using Part = std::vector<Piece>;
+
+// A slice that begins where one of the same tensor ended is one with it.
+void append(Piece& to, const Piece& more) {
+  to.elements += more.elements;
+  for (std::size_t k = 0; k < more.tensors.size(); ++k) {
+    if (!to.tensors.empty() && to.tensors.back() == more.tensors[k] &&
+        to.slices.back().to == more.slices[k].from) {
+      to.slices.back().to = more.slices[k].to;
+      continue;
+    }
+    to.tensors.push_back(more.tensors[k]);
+    to.slices.push_back(more.slices[k]);
+  }
+}
+
+// allreduce_and_scatter(): all slices together, or those of each owner; a part ends above the
+// limit, which only a parameter that was above it by itself reaches. Before it, slice by slice.
+std::vector<Part> cut(const ZeroJob& job, const ZeroPartition& partition,
+                      const std::vector<TensorIndex>& bucket) {
+  std::vector<Piece> pieces;
+  for (TensorIndex t : bucket)
+    for (const ZeroPartition::Slice& s : partition.slices(t)) {
+      if (pieces.empty() || pieces.back().rank != s.rank) pieces.push_back({s.rank, 0, {}, {}});
+      append(pieces.back(), {s.rank, s.elements, {t}, {{s.from, s.from + s.elements}}});
+    }
+  std::vector<Part> owners;
+  if (!job.has(ZeroChange::SharedAllReduce)) {
+    for (Piece& p : pieces) owners.push_back({std::move(p)});
+    return owners;
+  }
+  for (Piece& p : pieces) {
+    auto same = [&](const Part& o) { return o.front().rank == p.rank; };
+    auto at = job.zero.use_multi_rank_bucket_allreduce
+                  ? owners.begin()
+                  : std::find_if(owners.begin(), owners.end(), same);
+    if (at == owners.end()) at = owners.insert(at, Part{});
+    at->push_back(std::move(p));
+  }
+  std::vector<Part> out;
+  for (Part& owner : owners) {
+    std::int64_t n = 0;
+    for (Piece& p : owner) {
+      if (n == 0) out.emplace_back();
+      n += p.elements;
+      out.back().push_back(std::move(p));
+      if (n > job.zero.reduce_bucket_size) n = 0;
+    }
+  }
+  return out;
+}
 
 class Zero12Lowering {
  public:
@@ -135,7 +195,7 @@ class Zero12Lowering {
 
   void add(TensorIndex t) {
     const std::int64_t n = job_.elements(t);
-    if (elements_ + n > zero().reduce_bucket_size) reduce();
+    if (elements_ + n > zero().reduce_bucket_size) reduce_full();
     if (zero().contiguous_gradients && n <= zero().reduce_bucket_size)
       s_->copy(ZeroStep::kMain, kZeroToBucket, t, 2 * job_.size * n);
     if (zero().contiguous_gradients && n <= zero().reduce_bucket_size) {
@@ -148,6 +208,23 @@ class Zero12Lowering {
     }
     bucket_.push_back(t);
     elements_ += n;
+  }
+
+  // With a change that lost overlap_comm's overlap until it was taken back.
+  void reduce_full() {
+    reduce();
+    if (!zero().contiguous_gradients || !job_.overlaps || !job_.has(ZeroChange::WaitsForItself) ||
+        job_.has(ZeroChange::OverlapsAgain))
+      return;
+    s_->wait(ZeroStep::kReduce, ZeroStep::kMain);
+    s_->wait(ZeroStep::kMain, ZeroStep::kReduce);
+  }
+
+  // Elements that are divided, or all-reduced as a whole: once all of the buffer they are in.
+  std::int64_t averaged() const {
+    return job_.has(ZeroChange::AveragesWhatIsFilled)
+               ? elements_
+               : std::max(elements_, zero().reduce_bucket_size);
   }
 
   void reduce() {
@@ -176,73 +253,30 @@ class Zero12Lowering {
   void average() {
     const Stream s = ZeroStep::kReduce;
     s_->wait(s, ZeroStep::kMain);
-    s_->wait(ZeroStep::kMain, s);
+    if (job_.has(ZeroChange::ComputationWaits)) s_->wait(ZeroStep::kMain, s);
     if (!zero().reduce_scatter) {
-      std::uint32_t k = s_->bucket(bucket_, elements_, elements_);
-      all_reduce(k, elements_);
-      if (job_.ranks > 1) s_->copy(s, kAverageAfter, k, 2 * job_.size * elements_);
+      std::uint32_t k = s_->bucket(bucket_, elements_, averaged());
+      all_reduce(k, averaged());
+      if (job_.ranks > 1) s_->copy(s, kAverageAfter, k, 2 * job_.size * averaged());
       keep_shard(k);
       return;
     }
     const auto first = s_->b.step.next_bucket();
-    for (const Part& part : cut()) {
+    for (const Part& part : cut(job_, partition_, bucket_)) {
       Piece whole;
       for (const Piece& p : part) append(whole, p);
       const std::int64_t n = whole.elements;
       const std::uint32_t k = s_->bucket(whole.tensors, n, n, whole.slices);
-      if (k == first) s_->copy(s, kZeroAverage, k, 2 * job_.size * elements_);
-      bool all = zero().use_multi_rank_bucket_allreduce;
-      if (!all && job_.overlaps) s_->synchronize(kBeforeBucket, k);
+      if (k == first) s_->copy(s, kZeroAverage, k, 2 * job_.size * averaged());
+      const bool owners = job_.has(ZeroChange::SharedAllReduce);  // else slices, where they are
+      const bool all = owners && zero().use_multi_rank_bucket_allreduce;
+      if (owners && !all && job_.overlaps) s_->synchronize(kBeforeBucket, k);
       if (part.size() > 1) s_->copy(s, kJoin, k, 2 * job_.size * n);
-      s_->collective(s, all ? kZeroAllReduce : kToOwner, k, job_.size * n, job_.type);
+      const bool sums_all = all || (owners && !job_.has(ZeroChange::ReducesToOwners));
+      s_->collective(s, sums_all ? kZeroAllReduce : kToOwner, k, job_.size * n, job_.type);
       if (part.size() > 1) copy_back(k, part);
     }
     keep_shard(first);
-  }
-
-  // What goes on where a slice of the same tensor ended is one with it.
-  static void append(Piece& to, const Piece& more) {
-    to.elements += more.elements;
-    for (std::size_t k = 0; k < more.tensors.size(); ++k) {
-      if (!to.tensors.empty() && to.tensors.back() == more.tensors[k] &&
-          to.slices.back().to == more.slices[k].from) {
-        to.slices.back().to = more.slices[k].to;
-        continue;
-      }
-      to.tensors.push_back(more.tensors[k]);
-      to.slices.push_back(more.slices[k]);
-    }
-  }
-
-  // allreduce_and_scatter(): all slices together, or those of each owner; a part ends above the
-  // limit, which only a parameter that was above it by itself reaches.
-  std::vector<Part> cut() const {
-    std::vector<Piece> pieces;
-    for (TensorIndex t : bucket_)
-      for (const ZeroPartition::Slice& s : partition_.slices(t)) {
-        if (pieces.empty() || pieces.back().rank != s.rank) pieces.push_back({s.rank, 0, {}, {}});
-        append(pieces.back(), {s.rank, s.elements, {t}, {{s.from, s.from + s.elements}}});
-      }
-    std::vector<Part> owners;
-    for (Piece& p : pieces) {
-      auto same = [&](const Part& o) { return o.front().rank == p.rank; };
-      auto at = zero().use_multi_rank_bucket_allreduce
-                    ? owners.begin()
-                    : std::find_if(owners.begin(), owners.end(), same);
-      if (at == owners.end()) at = owners.insert(at, Part{});
-      at->push_back(std::move(p));
-    }
-    std::vector<Part> out;
-    for (Part& owner : owners) {
-      std::int64_t n = 0;
-      for (Piece& p : owner) {
-        if (n == 0) out.emplace_back();
-        n += p.elements;
-        out.back().push_back(std::move(p));
-        if (n > zero().reduce_bucket_size) n = 0;
-      }
-    }
-    return out;
   }
 
   void all_reduce(std::uint32_t k, std::int64_t elements) {
@@ -290,8 +324,13 @@ class Zero12Lowering {
       return gather();
     }
     // As float (6), isnan and isinf (5 each), logical_or (3), as float and max (9):
-    // stage_1_and_2.py _has_inf_or_nan, for each tensor.
-    s_->check_overflow(ZeroStep::kMain, 28, shard, 8 * partition_.tensors());
+    // stage_1_and_2.py _has_inf_or_nan, for each tensor. Before, as float (halves) and its sum.
+    const std::int64_t casts = job_.size == 4 ? 0 : 1;
+    if (job_.has(ZeroChange::OverflowStaysOnTheDevice))
+      s_->check_overflow(ZeroStep::kMain, 28, shard, 8 * partition_.tensors());
+    else
+      s_->check_overflow(ZeroStep::kMain, casts * (job_.size + 4) + 4, shard,
+                         (1 + casts) * partition_.tensors(), partition_.tensors());
     s_->norm(0, shard, partition_.tensors(), DType::Float32);
     s_->update(0, shard);
     gather();
@@ -299,9 +338,28 @@ class Zero12Lowering {
 
   void gather() {
     s_->b.release_gradients();
-    s_->collective(ZeroStep::kMain, kGatherWeights, kNoSubject,
-                   job_.size * partition_.shard() * job_.ranks, job_.type);
+    if (job_.has(ZeroChange::GathersAtOnce))
+      s_->collective(ZeroStep::kMain, kGatherWeights, kNoSubject,
+                     job_.size * partition_.shard() * job_.ranks, job_.type);
+    else if (job_.ranks > 1)
+      gather_lists();
     s_->read_loss();
+  }
+
+  // all_gather_dp_groups(): parts of all shards, of an even number of elements each but the last.
+  void gather_lists() {
+    const std::int64_t shard = partition_.shard();
+    const std::int64_t lists = weight_lists(zero(), shard, job_.ranks);
+    const std::int64_t each = shard / lists / 2 * 2;
+    for (std::int64_t k = 0; k < lists; ++k) {
+      const std::int64_t bytes =
+          job_.size * job_.ranks * (k + 1 == lists ? shard - k * each : each);
+      const auto number = static_cast<std::uint32_t>(k);
+      s_->b.allocate(Holds::Temporaries, bytes);
+      s_->collective(ZeroStep::kMain, kGatherList, number, bytes, job_.type);
+      s_->copy(ZeroStep::kMain, kOutOfList, number, 2 * bytes, job_.ranks);
+      s_->b.release(Holds::Temporaries, bytes);
+    }
   }
 
   ZeroJob job_;

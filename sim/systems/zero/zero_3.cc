@@ -243,13 +243,18 @@ class Zero3Lowering {
   void update(const std::vector<Group>& groups, std::int64_t elements) {
     // isinf and isnan write a byte that any() reads: stage3.py, has_overflow.
     s_->check_overflow(ZeroStep::kReduce, 2 * job_.size + 4, elements, 6);
-    for (std::uint32_t g = 0; g < groups.size(); ++g)
+    const bool reads = !job_.has(ZeroChange::NormOfStage3StaysOnTheDevice);
+    const bool each = !job_.has(ZeroChange::NormOfAllIsRead);
+    for (std::uint32_t g = 0; g < groups.size(); ++g) {
       s_->norm(g, groups[g].elements, groups[g].tensors, DType::Float64);
+      if (reads && (each || g + 1 == groups.size())) s_->read_norm(g);
+    }
     for (std::uint32_t g = 0; g < groups.size(); ++g) s_->update(g, groups[g].elements);
   }
   void update_on_host(const std::vector<Group>& groups, std::int64_t elements) {
     offload_.check_overflow(*s_, elements);
-    for (std::uint32_t g = 0; g < groups.size(); ++g) offload_.norm(*s_, g, groups[g].tensors);
+    for (std::uint32_t g = 0; g < groups.size(); ++g)
+      offload_.norm(*s_, g, groups[g].tensors, g + 1 == groups.size());
     for (std::uint32_t g = 0; g < groups.size(); ++g) offload_.update(*s_, g, groups[g].elements);
   }
 

@@ -25,6 +25,9 @@ constexpr OpWord kShardNorms = zero_word("norm_shards/bucket.", Does::Copy, Phas
 constexpr OpWord kToOptimizer = zero_word("to_optimizer/bucket.", Does::Move, Phase::Reduced);
 constexpr OpWord kAwaitOptimizer = zero_word("wait/to_optimizer.", Does::Wait, Phase::Reduced);
 constexpr OpWord kHostSingles = zero_word("host_to_float/bucket.", Does::Host, Phase::Reduced);
+constexpr OpWord kSinglesForHost =
+    zero_word("to_float_for_host/bucket.", Does::Copy, Phase::Reduced);
+constexpr OpWord kOutOfPinned = zero_word("out_of_pinned/bucket.", Does::Host, Phase::Reduced);
 constexpr OpWord kFetchShards = zero_word("fetch_shards/bucket.", Does::Move, Phase::Between);
 constexpr OpWord kAwaitShards = zero_word("wait/fetch_shards.", Does::Wait, Phase::Between);
 
@@ -43,11 +46,25 @@ constexpr OpWord kGroupBack = group_word("to_device/group.", Does::Move);
 constexpr OpWord kAwaitGroup = group_word("wait/to_device.", Does::Wait);
 constexpr OpWord kPersistentShards = update_word("fetch_shards/persistent", Does::Move);
 constexpr OpWord kAwaitPersistentShards = update_word("wait/fetch_shards", Does::Wait);
-constexpr OpWord kZero3OffloadWords[] = {
-    kShardNorms,       kToOptimizer,          kAwaitOptimizer, kHostSingles,     kFetchShards,
-    kAwaitShards,      kHostOverflow,         kSumNorms,       kAwaitGroupNorms, kAwaitGroupNormSum,
-    kHostUnscaleGroup, kHostUpdateGroup,      kHostCastGroup,  kGroupBack,       kAwaitGroup,
-    kPersistentShards, kAwaitPersistentShards};
+constexpr OpWord kZero3OffloadWords[] = {kShardNorms,
+                                         kToOptimizer,
+                                         kAwaitOptimizer,
+                                         kHostSingles,
+                                         kFetchShards,
+                                         kAwaitShards,
+                                         kHostOverflow,
+                                         kSumNorms,
+                                         kAwaitGroupNorms,
+                                         kAwaitGroupNormSum,
+                                         kHostUnscaleGroup,
+                                         kHostUpdateGroup,
+                                         kHostCastGroup,
+                                         kGroupBack,
+                                         kAwaitGroup,
+                                         kPersistentShards,
+                                         kAwaitPersistentShards,
+                                         kSinglesForHost,
+                                         kOutOfPinned};
 
 Work moved(const ZeroJob& job, std::int64_t bytes, std::int64_t copies) {
   return {.duration = job.timed.host_memory->copy(bytes, copies), .kernels = copies};
@@ -88,7 +105,7 @@ void Zero3Offload::take(ZeroStep& s, std::uint32_t k, const Part& part, int micr
   const std::int64_t bytes = job_.size * part.elements;
   const auto to_host = [&] {
     move(s, kStream, kZeroToHost, k, bytes, part.tensors);
-    if (!job_.zero.offload_pin_memory) s.host_waits(kZeroAwaitHost, k, s.position(kStream));
+    if (!pins(job_.zero)) s.host_waits(kZeroAwaitHost, k, s.position(kStream));
   };
   if (micro == 0) to_host();
   move(s, kStream, kZeroFromHost, k, bytes, part.tensors);
@@ -100,26 +117,44 @@ void Zero3Offload::take(ZeroStep& s, std::uint32_t k, const Part& part, int micr
   if (micro + 1 == micro_steps_) {
     // In eight bytes (read it, write 8), the norm of that (read 8), its square, and the root.
     s.copy(kStream, kShardNorms, k, (job_.size + 16) * part.elements, 4 * part.tensors);
-    move(s, kStream, kToOptimizer, k, bytes, part.tensors);
-    s.host_waits(kAwaitOptimizer, k, s.position(kStream));
-    if (job_.size != kSingle) on_host(s, kHostSingles, k, (job_.size + kSingle) * part.elements);
+    give_optimizer(s, k, part);
   }
   s.b.release(Holds::Temporaries, job_.size * part.largest);
 }
 
+void Zero3Offload::give_optimizer(ZeroStep& s, std::uint32_t k, const Part& part) const {
+  constexpr ZeroStep::Stream kStream = ZeroStep::kReduce;
+  const bool casts = job_.size != kSingle;
+  const bool on_device = job_.has(ZeroChange::CastsForTheHost);
+  if (on_device && casts) {
+    s.b.allocate(Holds::Temporaries, kSingle * part.largest);
+    s.copy(kStream, kSinglesForHost, k, (job_.size + kSingle) * part.elements, part.tensors);
+  }
+  move(s, kStream, kToOptimizer, k, (on_device ? kSingle : job_.size) * part.elements,
+       part.tensors);
+  if (!job_.has(ZeroChange::PinsMemory) || !pins(job_.zero))
+    s.host_waits(kAwaitOptimizer, k, s.position(kStream));
+  if (on_device && casts) s.b.release(Holds::Temporaries, kSingle * part.largest);
+  if (!on_device && casts) on_host(s, kHostSingles, k, (job_.size + kSingle) * part.elements);
+  if (on_device && !job_.has(ZeroChange::NoBufferBetween))
+    on_host(s, kOutOfPinned, k, 2 * kSingle * part.elements);
+}
+
 // isinf and isnan write a byte that any() reads.
 void Zero3Offload::check_overflow(ZeroStep& s, std::int64_t elements) const {
-  if (job_.type != DType::Float16) return;
+  if (!job_.checks_overflow()) return;
   on_host(s, kHostOverflow, kNoSubject, (2 * job_.size + 4) * elements);
   s.agree_on_overflow(ZeroStep::kReduce);
 }
 
 // Of each parameter its norm, in eight bytes, is squared and added.
-void Zero3Offload::norm(ZeroStep& s, std::uint32_t group, std::int64_t tensors) const {
+void Zero3Offload::norm(ZeroStep& s, std::uint32_t group, std::int64_t tensors, bool last) const {
   s.copy(ZeroStep::kMain, kSumNorms, group, 40 * tensors, 2 * tensors);
   s.host_waits(kAwaitGroupNorms, group, s.position(ZeroStep::kMain));
   s.reduce_norm(group, DType::Float32);
-  s.host_waits(kAwaitGroupNormSum, group, s.position(ZeroStep::kMain));
+  if (last || !job_.has(ZeroChange::NormOfAllIsRead) ||
+      job_.has(ZeroChange::NormOfStage3StaysOnTheDevice))
+    s.host_waits(kAwaitGroupNormSum, group, s.position(ZeroStep::kMain));
 }
 
 void Zero3Offload::update(ZeroStep& s, std::uint32_t group, std::int64_t elements) const {

@@ -26,7 +26,7 @@ class Zero3Offload {
   // fp16: whether a gradient that the host has is infinite.
   void check_overflow(ZeroStep& s, std::int64_t elements) const;
   // The norm of a group's gradients, from those of its parameters.
-  void norm(ZeroStep& s, std::uint32_t group, std::int64_t tensors) const;
+  void norm(ZeroStep& s, std::uint32_t group, std::int64_t tensors, bool last) const;
   // The optimizer over a group's shards; weights from it.
   void update(ZeroStep& s, std::uint32_t group, std::int64_t elements) const;
 
@@ -34,6 +34,8 @@ class Zero3Offload {
   void move(ZeroStep& s, ZeroStep::Stream stream, const OpWord& word, std::uint32_t subject,
             std::int64_t bytes, std::int64_t copies) const;
   void on_host(ZeroStep& s, const OpWord& word, std::uint32_t subject, std::int64_t bytes) const;
+  // In the last micro-step: the optimizer's gradients of four bytes.
+  void give_optimizer(ZeroStep& s, std::uint32_t k, const Part& part) const;
 
   const ZeroJob& job_;
   const int micro_steps_;

@@ -1,7 +1,29 @@
+#include <string>
+
 #include "sim/systems/zero/plan.h"
 #include "sim/systems/zero/zero.h"
 
 namespace ddpsim::systems {
+
+namespace {
+
+// Settings of other releases than the plan's, and what these cannot be lowered with.
+Problem check_release(const ZeroPlan& z, const Workload& w) {
+  if (z.stage == 3 || z.release.has(ZeroChange::SharedAllReduce)) return {};
+  if (!z.use_multi_rank_bucket_allreduce)
+    return {"/plan/use_multi_rank_bucket_allreduce",
+            "is an argument from DeepSpeed " +
+                deepspeed::Version::first_with(ZeroChange::SharedAllReduce) +
+                " on; before it each rank's slices are reduced to it, as with false"};
+  constexpr std::int64_t kMostLists = 10'000;
+  if (z.allgather_bucket_size < 1 || w.elements() / z.allgather_bucket_size > kMostLists)
+    return {"/plan/allgather_bucket_size",
+            "gathers all weights in at most 10,000 lists, as far as modelled: of " +
+                std::to_string(w.elements() / kMostLists + 1) + " elements or more"};
+  return {};
+}
+
+}  // namespace
 
 // What DeepSpeed refuses (config.py, stage_1_and_2.py), and what is not modelled.
 Problem validate_zero(const Plan& p, const Workload& w, DeviceKind device) {
@@ -59,7 +81,8 @@ Problem validate_zero(const Plan& p, const Workload& w, DeviceKind device) {
     return {"/plan/zero_quantized_gradients",
             "reads gradients as float16 whatever they are (DeepSpeed's swizzle_quant): "
             "workload.precision=fp16 with workload.casting=master_weights"};
-  if (z.offload_pin_memory && !z.offload_optimizer)
+  if (Problem problem = check_release(z, w)) return problem;
+  if (z.offload_pin_memory.value_or(false) && !z.offload_optimizer)
     return {"/plan/offload_pin_memory", "there is nothing to pin (--set offload_optimizer=cpu)"};
   if (z.offload_param && z.stage != 3)
     return {"/plan/offload_param",

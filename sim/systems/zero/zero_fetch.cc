@@ -226,7 +226,8 @@ void ZeroCoordinator::keep_secondary(TensorIndex t) {
   const std::int64_t bytes = job_.size_of(t) * secondary(t);
   s_->copy(ZeroStep::kMain, kSecondary, t, 2 * bytes);
   s_->b.allocate(Holds::Parameters, bytes);
-  s_->host_waits(kAwaitSecondary, t, s_->position(ZeroStep::kMain));
+  if (job_.has(ZeroChange::HostWaitsForSecondCopy))
+    s_->host_waits(kAwaitSecondary, t, s_->position(ZeroStep::kMain));
   has_secondary_[t] = true;
 }
 
@@ -310,7 +311,11 @@ void ZeroCoordinator::reset_step() {
   queue_.assign(order_.begin(), order_.end());
   std::fill(most_recent_.begin(), most_recent_.end(), kNever);
   step_id_ = 0;
-  available_ = 0;
+  if (!counts_what_stays()) available_ = 0;
+}
+
+bool ZeroCoordinator::counts_what_stays() const {
+  return job_.has(ZeroChange::CountsWhatStays) && !job_.has(ZeroChange::CountsAnew);
 }
 
 void ZeroCoordinator::partition_all() {
@@ -318,6 +323,7 @@ void ZeroCoordinator::partition_all() {
     active_[t].clear();
     release(t);
   }
+  if (counts_what_stays()) available_ = 0;
 }
 
 void ZeroCoordinator::gather_persistent() {

@@ -82,6 +82,7 @@ class ZeroCoordinator {
   void keep_secondary(TensorIndex t);
   void invalidate_secondary();
   void wait_for(Gathering& g);
+  bool counts_what_stays() const;  // of what is there, from micro-step to micro-step
   void prefetch(std::size_t module);
   const std::set<TensorIndex>& to_release(std::size_t module);
   void release(TensorIndex t);

@@ -29,10 +29,11 @@ constexpr OpWord kAwaitNormSum = update_word("wait/norm_sum", Does::Wait);
 constexpr OpWord kWeightsBack = update_word("to_device/weights", Does::Move);
 constexpr OpWord kAwaitWeights = update_word("wait/weights", Does::Wait);
 constexpr OpWord kCastWeights = update_word("cast_weights", Does::Copy);
-constexpr OpWord kZeroOffloadWords[] = {kZeroFromHost, kZeroAddHosts, kCheckSlices,   kAwaitCheck,
-                                        kSinglesOf,    kZeroToHost,   kZeroAwaitHost, kAwaitNorms,
-                                        kReduceNorms,  kAwaitNormSum, kWeightsBack,   kAwaitWeights,
-                                        kCastWeights};
+constexpr OpWord kHostCastWeights = update_word("host_cast_weights", Does::Compute);
+constexpr OpWord kZeroOffloadWords[] = {
+    kZeroFromHost, kZeroAddHosts,  kCheckSlices, kAwaitCheck,     kSinglesOf,
+    kZeroToHost,   kZeroAwaitHost, kAwaitNorms,  kReduceNorms,    kAwaitNormSum,
+    kWeightsBack,  kAwaitWeights,  kCastWeights, kHostCastWeights};
 
 }  // namespace
 
@@ -81,16 +82,24 @@ void ZeroOffload::take(ZeroStep& s, std::uint32_t k, const std::vector<TensorInd
   const std::int64_t size = job_.size;
   const auto to_host = [&](std::int64_t bytes) {
     move(s, stream, kZeroToHost, k, bytes);
-    if (!job_.zero.offload_pin_memory) s.host_waits(kZeroAwaitHost, k, s.position(stream));
+    if (!pins(job_.zero)) s.host_waits(kZeroAwaitHost, k, s.position(stream));
   };
   if (micro > 0) {
     move(s, stream, kZeroFromHost, k, size * o.whole);
     s.copy(stream, kZeroAddHosts, k, 3 * size * o.whole, o.slices);
   }
-  if (micro + 1 < micro_steps_) return to_host(size * o.whole);
+  const bool last = micro + 1 == micro_steps_;
+  const bool keeps = job_.has(ZeroChange::HostKeepsEach)       ? true
+                     : job_.has(ZeroChange::HostKeepsTheFirst) ? micro == 0
+                                                               : !last;
+  if (keeps && micro_steps_ > 1) to_host(size * o.whole);
+  if (!last) return;
   // The norm of doubles (read, write 8, read 8); as float (4), isnan and isinf (5 each), logical_or
-  // (3), as float and max (9): _has_inf_or_nan, of each slice.
-  s.copy(stream, kCheckSlices, k, (size + 16 + size + 26) * o.elements, 8 * o.slices);
+  // (3), as float and max (9): _has_inf_or_nan, of each slice. Before, as float (4) and its sum
+  // (4).
+  const bool flags = job_.has(ZeroChange::OverflowStaysOnTheDevice);
+  s.copy(stream, kCheckSlices, k, (size + 16 + size + (flags ? 26 : 8)) * o.elements,
+         (flags ? 8 : 4) * o.slices);
   s.host_waits(kAwaitCheck, k, s.position(stream));
   if (size != kSingle) {
     s.copy(stream, kSinglesOf, k, (size + kSingle) * o.elements, o.slices);
@@ -109,11 +118,24 @@ void ZeroOffload::update(ZeroStep& s) const {
   s.host_waits(kAwaitNormSum, kNoSubject, {op});
   on_host(s, kHostUnscale, 2 * kSingle * shard);
   on_host(s, kHostOptimizer, kHostAdam * shard);
-  move(s, ZeroStep::kMain, kWeightsBack, kNoSubject, kSingle * shard);
-  s.b.allocate(Holds::Temporaries, kSingle * shard);
-  s.host_waits(kAwaitWeights, kNoSubject, s.position(ZeroStep::kMain));
-  s.copy(ZeroStep::kMain, kCastWeights, kNoSubject, (kSingle + job_.size) * shard);
-  s.b.release(Holds::Temporaries, kSingle * shard);
+  bring_weights(s);
+}
+
+void ZeroOffload::bring_weights(ZeroStep& s) const {
+  const std::int64_t shard = partition_.shard();
+  const bool buffer = job_.has(ZeroChange::CopiesHalvesBack);  // of the host, pinned where all is
+  if (!buffer && job_.has(ZeroChange::CopiesSinglesBack)) {
+    move(s, ZeroStep::kMain, kWeightsBack, kNoSubject, kSingle * shard);
+    s.b.allocate(Holds::Temporaries, kSingle * shard);
+    s.host_waits(kAwaitWeights, kNoSubject, s.position(ZeroStep::kMain));
+    s.copy(ZeroStep::kMain, kCastWeights, kNoSubject, (kSingle + job_.size) * shard);
+    s.b.release(Holds::Temporaries, kSingle * shard);
+    return;
+  }
+  if (buffer || job_.size != kSingle) on_host(s, kHostCastWeights, (kSingle + job_.size) * shard);
+  move(s, ZeroStep::kMain, kWeightsBack, kNoSubject, job_.size * shard);
+  if (!buffer || !pins(job_.zero))
+    s.host_waits(kAwaitWeights, kNoSubject, s.position(ZeroStep::kMain));
 }
 
 }  // namespace ddpsim::systems

@@ -42,6 +42,7 @@ class ZeroOffload {
   void move(ZeroStep& s, ZeroStep::Stream stream, const OpWord& word, std::uint32_t subject,
             std::int64_t bytes) const;
   void on_host(ZeroStep& s, const OpWord& word, std::int64_t bytes) const;
+  void bring_weights(ZeroStep& s) const;
 
   const ZeroJob& job_;
   const ZeroPartition& partition_;

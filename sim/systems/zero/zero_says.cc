@@ -13,7 +13,9 @@ using Lines = std::vector<std::string>;
 // DeepSpeed has an object where ddpsim has knobs.
 Lines zero_offload_lines(const ZeroPlan& z) {
   Lines out;
-  const std::string pinned = z.offload_pin_memory ? ", \"pin_memory\": true" : "";
+  const std::string pinned = !z.offload_pin_memory   ? ""
+                             : *z.offload_pin_memory ? ", \"pin_memory\": true"
+                                                     : ", \"pin_memory\": false";
   if (z.offload_optimizer)
     out.push_back("  \"offload_optimizer\": {\"device\": \"cpu\"" + pinned + "},");
   if (z.offload_param) out.push_back("  \"offload_param\": {\"device\": \"cpu\"},");
@@ -50,7 +52,8 @@ std::vector<std::string> zero_script(const Plan& plan, const Workload&, DeviceKi
   for (const KnobRecord& k : record_of(kZeroSystem).knobs) {
     const std::string setting = setting_of(plan, k);
     const bool stage = std::string(k.name) == "stage";
-    if (std::string(k.name).starts_with("offload_")) continue;
+    const std::string_view knob = k.name;
+    if (knob.starts_with("offload_") || knob == kZeroRelease) continue;
     if (stage || (!setting.empty() && setting != setting_of(initial, k)))
       out.push_back("  \"" + std::string(k.name) + "\": " + setting + ",");
   }
@@ -59,6 +62,29 @@ std::vector<std::string> zero_script(const Plan& plan, const Workload&, DeviceKi
   out.back().pop_back();
   out.push_back("}}");
   return out;
+}
+
+// Rows of version.h that no lowering has.
+std::vector<std::string> zero_warnings(const Plan& plan) {
+  const ZeroPlan& z = zero_of(plan);
+  std::vector<std::string> out;
+  if (z.zero_hpz_partition_size > 1 && !z.release.has(ZeroChange::SecondCopyByPresence))
+    out.push_back("before DeepSpeed " +
+                  deepspeed::Version::first_with(ZeroChange::SecondCopyByPresence) +
+                  " only backward gathers from hpZ's second copy, which the optimizer's step "
+                  "renews (#4906); read, and modelled as of later ones");
+  if (z.release.has(ZeroChange::HooksCount) && !z.release.has(ZeroChange::HooksCountOnce))
+    out.push_back("DeepSpeed " + z.release.name() +
+                  " counts all parameters in each gradient's hook (#7886: 127 ms for 51 ms, of 147 "
+                  "parameters on 8 H100); the host's time for it is not modelled");
+  return out;
+}
+
+const char* zero_schedule_of(const Plan& plan) {
+  return zero_of(plan).release == ZeroPlan{}.release
+             ? ""
+             : "schedule of DeepSpeed 0.14.5, whose collectives were recorded without a GPU, and "
+               "what the plan's release does otherwise, from source reading; never executed";
 }
 
 }  // namespace ddpsim::systems

@@ -20,15 +20,23 @@ constexpr OpWord kReduceOverflow = update_word("allreduce/overflow", Does::Commu
 constexpr OpWord kAwaitOverflow = update_word("wait/overflow", Does::Wait);
 constexpr OpWord kNorm = update_word("grad_norm/group.", Does::Compute, Of::Number);
 constexpr OpWord kReduceNorm = update_word("allreduce/grad_norm.", Does::Communicate, Of::Number);
+// Numbers that the host reads of the device one by one.
+constexpr OpWord kAwaitSums = update_word("wait/grad_sums.", Does::Wait, Of::Number);
+constexpr OpWord kReadSums = update_word("read/grad_sums.", Does::Host, Of::Number);
+constexpr OpWord kAwaitEachNorm = update_word("wait/grad_norms.", Does::Wait, Of::Number);
+constexpr OpWord kReadEachNorm = update_word("read/grad_norms.", Does::Host, Of::Number);
+constexpr OpWord kAwaitNorm = update_word("wait/grad_norm.", Does::Wait, Of::Number);
+constexpr OpWord kAwaitClip = update_word("wait/clip.", Does::Wait, Of::Number);
 constexpr OpWord kGradientsOfShard = update_word("flat_gradient/group.", Does::Copy, Of::Number);
 constexpr OpWord kUnscaleShard = update_word("unscale/group.", Does::Compute, Of::Number);
 constexpr OpWord kUpdateShard =
     update_word("optimizer/group.", Does::Compute, Of::Number, Touches::Everything);
 constexpr OpWord kWeightsOfShard = update_word("copy_weights/group.", Does::Copy, Of::Number);
 constexpr OpWord kZeroStepWords[] = {
-    kZeroToBucket, kZeroAverage,  kZeroAllReduce,    kZeroKeep,      kZeroReduced,
-    kEndTimer,     kOverflow,     kReduceOverflow,   kAwaitOverflow, kNorm,
-    kReduceNorm,   kUnscaleShard, kGradientsOfShard, kUpdateShard,   kWeightsOfShard};
+    kZeroToBucket,     kZeroAverage,    kZeroAllReduce,  kZeroKeep,  kZeroReduced, kEndTimer,
+    kOverflow,         kReduceOverflow, kAwaitOverflow,  kNorm,      kReduceNorm,  kUnscaleShard,
+    kGradientsOfShard, kUpdateShard,    kWeightsOfShard, kAwaitSums, kReadSums,    kAwaitEachNorm,
+    kReadEachNorm,     kAwaitNorm,      kAwaitClip};
 
 // Kernels over single numbers: those that sum and test the norm, and those that clip.
 constexpr std::int64_t kOfNorm = 16;
@@ -159,10 +167,18 @@ void ZeroStep::end_micro_step() {
   if (b.step.kind == StepKind::Steady) synchronize(kEndTimer, kNoSubject);
 }
 
+void ZeroStep::read_numbers(const OpWord& await, const OpWord& read, std::uint32_t subject,
+                            std::int64_t numbers) {
+  host_waits(await, subject, position(kMain));
+  const std::uint32_t op = b.host(read, Cost::Launch, subject);
+  b.step.ops[op].kernels = static_cast<std::int32_t>(numbers);
+}
+
 void ZeroStep::check_overflow(Stream s, std::int64_t bytes_per_element, std::int64_t elements,
-                              std::int64_t kernels) {
-  if (job_.type != DType::Float16) return;
+                              std::int64_t kernels, std::int64_t read) {
+  if (!job_.checks_overflow()) return;
   copy(s, kOverflow, kNoSubject, bytes_per_element * elements, kernels);
+  if (read > 0) read_numbers(kAwaitSums, kReadSums, 0, read);
   agree_on_overflow(s);
 }
 
@@ -176,17 +192,27 @@ void ZeroStep::agree_on_overflow(Stream s) {
 void ZeroStep::norm(std::uint32_t group, std::int64_t elements, std::int64_t tensors,
                     DType summed) {
   copy(kMain, kNorm, group, (job_.size + 16) * elements, 2 * tensors + kOfNorm);
+  const bool reads = job_.zero.stage < 3 && !job_.has(ZeroChange::NormStaysOnTheDevice);
+  if (reads) read_numbers(kAwaitEachNorm, kReadEachNorm, group, tensors);
   reduce_norm(group, summed);
+  if (reads) read_norm(group);
 }
 
 void ZeroStep::reduce_norm(std::uint32_t group, DType summed) {
   collective(kMain, kReduceNorm, group, element_size(summed), summed);
 }
 
+void ZeroStep::read_norm(std::uint32_t group) {
+  host_waits(kAwaitNorm, group, position(kMain));
+}
+
 void ZeroStep::update(std::uint32_t group, std::int64_t elements) {
   const std::int64_t half = job_.size == 4 ? 0 : 1;
   copy(kMain, kGradientsOfShard, group, (2 * job_.size + half * (job_.size + 4)) * elements,
        1 + half);
+  if (job_.w.loop.clip_grad_norm && job_.zero.stage < 3 &&
+      job_.has(ZeroChange::NormStaysOnTheDevice) && !job_.has(ZeroChange::ClipsOnTheDevice))
+    host_waits(kAwaitClip, group, position(kMain));
   copy(kMain, kUnscaleShard, group, 8 * elements,
        1 + (job_.w.loop.clip_grad_norm ? kOfClipping : 0));
   // Gradients of four bytes, beside what the optimizer makes of them.

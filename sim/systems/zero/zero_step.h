@@ -46,6 +46,10 @@ struct ZeroJob {
   Program program;
   const ModelMemory memory;
   ZeroJob(const TimedWorkload& timed, const Plan& plan);
+  bool has(ZeroChange c) const { return zero.release.has(c); }
+  bool checks_overflow() const {
+    return type == DType::Float16 || !has(ZeroChange::ChecksFp16Alone);
+  }
   // `t`: of Workload::parameter.
   std::int64_t elements(TensorIndex t) const { return w.parameter(t).elements(); }
   // Of an element as it is kept and gathered: a frozen one has its own type.
@@ -83,13 +87,14 @@ class ZeroStep {
 
   // ThroughputTimer.stop(): from its third step on.
   void end_micro_step();
-  // fp16: whether any rank's gradients are infinite.
+  // fp16: whether any rank's gradients are infinite. `read`: numbers that the host reads for it.
   void check_overflow(Stream s, std::int64_t bytes_per_element, std::int64_t elements,
-                      std::int64_t kernels);
+                      std::int64_t kernels, std::int64_t read = 0);
   // Its second half: after what stream `s` has found out.
   void agree_on_overflow(Stream s);
   void norm(std::uint32_t group, std::int64_t elements, std::int64_t tensors, DType summed);
   void reduce_norm(std::uint32_t group, DType summed);
+  void read_norm(std::uint32_t group);  // the host waits for it
   // The optimizer over a shard of four bytes; weights from it.
   void update(std::uint32_t group, std::int64_t elements);
   void read_loss();
@@ -97,6 +102,9 @@ class ZeroStep {
   StepBuilder b;
 
  private:
+  // The host waits for the device, and copies so many numbers from it one by one.
+  void read_numbers(const OpWord& await, const OpWord& read, std::uint32_t subject,
+                    std::int64_t numbers);
   struct State {
     std::uint32_t last = kNoOp;  // of its own lane
     std::vector<std::uint32_t> after;
