@@ -269,9 +269,13 @@ struct Coordination {
   bool group_fusion = true;        // groups fuse with others
   int batch = 1;                   // tensors that one kernel copies
   Reduces reduces = Reduces::Flat;
-  int local_ranks = 1;            // of a host; of parts of a host's ranks (not Flat)
-  std::int64_t unit = 64;         // elements of a rank: what is fused is a multiple (not Flat)
-  int streams = 1;                // of the device, which reductions take in turn
+  int local_ranks = 1;               // of a host; of parts of a host's ranks (not Flat)
+  std::int64_t unit = 64;            // elements of a rank: what is fused is a multiple (not Flat)
+  int streams = 1;                   // of the device, which reductions take in turn
+  bool waits_for_gradients = false;  // the thread does, and not the stream
+  // Flat: who divides a sum by the ranks. The copy out of what is fused, and a kernel of a single
+  // one; or a kernel of each.
+  enum class Divides : std::uint8_t { Nccl, TheCopy, AKernel } divides = Divides::Nccl;
   bool async_completion = false;  // the host waits until everything is launched, not until it ends
   // Hierarchical, Adasum: what a copy between a device and its host takes, and what the host's
   // processes read and write, bytes per picosecond.

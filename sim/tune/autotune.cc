@@ -15,12 +15,13 @@ systems::Autotuner::Fixed fixed_by(const Question& q) {
   const HorovodPlan& h = horovod_of(q.scenario.plan);
   const HorovodPlan initially;
   systems::Autotuner::Fixed out;
-  if (h.fusion_threshold != initially.fusion_threshold)
+  if (h.fusion_threshold != default_fusion_threshold(h.release))
     out.fusion_mb = static_cast<double>(h.fusion_threshold) / (1 << 20);
   if (h.cycle_time) out.cycle_ms = *h.cycle_time;
   if (h.cache_capacity != initially.cache_capacity) out.cache = h.cache_capacity > 0;
   if (h.hierarchical_allreduce) out.hierarchical_allreduce = true;
   if (h.torus_allreduce) out.torus_allreduce = true;
+  if (!h.release.has(horovod::Change::TorusAllreduce)) out.torus_allreduce = false;
   if (q.profile.kind != DeviceKind::Gpu)
     out.hierarchical_allreduce = out.torus_allreduce = false;  // builds without NCCL
   return out;

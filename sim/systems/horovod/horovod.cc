@@ -11,7 +11,8 @@
 // its parameter and requests the reduction of the change, which is applied after synchronize().
 //
 // Source: horovod 0.28.1: horovod/torch/optimizer.py, horovod/common/operations.cc,
-// ops/nccl_operations.cc, ops/gpu_operations.cc, ops/gloo_operations.cc. docs/model.md section 3.
+// ops/nccl_operations.cc, ops/gpu_operations.cc, ops/gloo_operations.cc; version.h says where other
+// releases differ. docs/model.md section 3.
 #include "sim/systems/horovod/horovod.h"
 
 #include <algorithm>
@@ -103,10 +104,12 @@ class HorovodLowering {
       for (std::size_t k = 0; k < size; ++k)
         c.tensors[named[at++]].group = static_cast<std::uint32_t>(g);
     }
-    c.cycle = scale(kMillisecond, knobs().cycle_time.value_or(1));
+    c.cycle = scale(kMillisecond, cycle_ms(knobs()));
     c.threshold = knobs().fusion_threshold;
     c.cache = knobs().cache_capacity;
-    bool batched = gpu() && knobs().batch_d2d_memcopies;
+    using horovod::Change;
+    const horovod::Version release = knobs().release;
+    bool batched = gpu() && knobs().batch_d2d_memcopies && release.has(Change::BatchesCopies);
     c.padding = batched ? kPadding : 1;
     c.batch = batched ? kBatchedCopies : 1;
     c.group_fusion = !knobs().disable_group_fusion;
@@ -115,6 +118,11 @@ class HorovodLowering {
     c.local_ranks = std::min(timed.ranks, timed.per_host);
     c.streams = static_cast<int>(knobs().num_nccl_streams);
     c.async_completion = knobs().enable_async_completion;
+    c.waits_for_gradients = !release.has(Change::WaitsOnTheDevice);
+    c.divides = release.has(Change::NcclAverages) ? Coordination::Divides::Nccl
+                : batched && release.has(Change::ScalesWithTheCopy)
+                    ? Coordination::Divides::TheCopy
+                    : Coordination::Divides::AKernel;
     if (timed.host_memory) {
       c.copy_latency = timed.host_memory->latency;
       c.copied = timed.host_memory->copied;

@@ -1,10 +1,30 @@
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "sim/systems/horovod/horovod.h"
 #include "sim/systems/horovod/plan.h"
 
 namespace ddpsim::systems {
+namespace {
+
+// Settings that the plan's release does not know.
+Problem check_settings(const HorovodPlan& h) {
+  using horovod::Change;
+  const std::tuple<const char*, bool, Change> later[] = {
+      {"groups", h.groups > 0, Change::Groups},
+      {"HOROVOD_DISABLE_GROUP_FUSION", h.disable_group_fusion, Change::Groups},
+      {"HOROVOD_ENABLE_ASYNC_COMPLETION", h.enable_async_completion, Change::AsyncCompletion},
+      {"HOROVOD_TORUS_ALLREDUCE", h.torus_allreduce, Change::TorusAllreduce}};
+  for (const auto& [name, set, change] : later)
+    if (set && !h.release.has(change))
+      return {std::string("/plan/") + name,
+              "is of Horovod " + horovod::Version::first_with(change) +
+                  " and later, and the plan's is " + h.release.name()};
+  return {};
+}
+
+}  // namespace
 
 Problem validate_horovod(const Plan& p, const Workload& w, DeviceKind device) {
   if (backend_of(p, device) == Backend::Tcp)
@@ -12,6 +32,7 @@ Problem validate_horovod(const Plan& p, const Workload& w, DeviceKind device) {
             "is ddpsim's own executor, which plays what was decided before; what Horovod reduces "
             "together is decided while it runs (predicted over nccl on GPUs and gloo on CPUs)"};
   const HorovodPlan& h = horovod_of(p);
+  if (Problem problem = check_settings(h)) return problem;
   if (h.cycle_time && !(*h.cycle_time >= 0 && *h.cycle_time <= 1e4))
     return {"/plan/HOROVOD_CYCLE_TIME", "0 to 10,000 ms"};
   if (h.fusion_threshold < 0 || h.fusion_threshold > (std::int64_t{1} << 40))

@@ -10,7 +10,8 @@
 //
 // The thread waits for the gradients before Adasum; elsewhere the stream does. A single tensor
 // stays where it is: what its elements leave over from equal parts is reduced to the host's last
-// rank, goes with its part, and is broadcast. With several streams reductions take turns.
+// rank, goes with its part, and is broadcast. With several streams reductions take turns. Older
+// releases wait and divide otherwise (version.h).
 //
 // Source: horovod 0.28.1 and master 2626dc87: ops/nccl_operations.cc, ops/gpu_operations.cc,
 // ops/adasum_gpu_operations.cc, ops/adasum/adasum.h, ops/adasum/adasum_mpi.cc.
@@ -214,7 +215,7 @@ class HorovodThread {
   void reduce_on_gpu(const Bucket& b) {
     const bool several = b.tensors.size() > 1;
     const std::int64_t bytes = b.wire_bytes.count;
-    if (c_.reduces == Coordination::Reduces::Adasum) {
+    if (c_.reduces == Coordination::Reduces::Adasum || c_.waits_for_gradients) {
       thread_ = push(kAwaitFusedGradients, Lane::Worker, bucket_, 0, {thread_, ready_});
       ready_ = kNoOp;
     }
@@ -223,6 +224,9 @@ class HorovodThread {
     bool scales = false;  // a kernel of its own
     if (c_.reduces == Coordination::Reduces::Flat) {
       collective(kReduceFused, bytes, 0);
+      scales = c_.divides == Coordination::Divides::AKernel ||
+               (c_.divides == Coordination::Divides::TheCopy && !several);
+      if (scales) kernel(kScaleFused, bytes, 2 * bytes, 1);
     } else {
       const std::int64_t size = element_size(b.dtype);
       std::int64_t elements = bytes / size;

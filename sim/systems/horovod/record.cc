@@ -1,5 +1,6 @@
 #include "sim/systems/horovod/record.h"
 
+#include "sim/systems/base/released.h"
 #include "sim/systems/horovod/horovod.h"
 #include "sim/systems/horovod/plan.h"
 
@@ -12,9 +13,27 @@ Field horovod_op(Plan&) {
 Field horovod_compression(Plan&) {
   return choice_of<&HorovodPlan::fp16_compression>({"none", "fp16"});
 }
+horovod::Version horovod_release_of(const Plan& p) {
+  return horovod_of(p).release;
+}
+void set_horovod_release(Plan& p, horovod::Version v) {
+  set_release(horovod_of(p), v);
+}
+const char* horovod_schedule_of(const Plan& plan) {
+  return horovod_of(plan).release == HorovodPlan{}.release
+             ? ""
+             : "what is fused differs from step to step: the step and its parts are the mean of "
+               "16, the times of reductions those of the last; decided as in recordings of Horovod "
+               "0.28 over Open MPI on CPUs, and what the plan's release does otherwise, from "
+               "source reading; never executed over NCCL";
+}
 
+// The release is read first: it brings defaults of others.
 std::span<const KnobRecord> horovod_knobs() {
   static const KnobRecord knobs[] = {
+      {"horovod", "release", "0.28.1",
+       "Horovod's release, 0.20.0 to 0.28.1; 0.20's defaults are 5 ms and 67108864 bytes", false,
+       release_field<horovod_release_of, set_horovod_release>},
       {"HOROVOD_CYCLE_TIME",
        "ms",
        "1",
@@ -93,6 +112,7 @@ SystemRecord horovod_record() {
       .groups = horovod_groups,
       .stages_on_hosts = horovod_stages_on_hosts,
       .ranked = {{"HOROVOD_TORUS_ALLREDUCE", "true", true}},
+      .schedule_of = horovod_schedule_of,
       .executed_class = [](const Plan&, int) { return "system_horovod"; }};
 }
 
