@@ -195,7 +195,7 @@ TEST(ShowPlan, ListsTheKnobsOfEachSystem) {
   EXPECT_EQ(one.out.find("bucket_cap_mb"), std::string::npos);
   EXPECT_NE(one.out.find("averaging,async_op"), std::string::npos) << one.out;
   EXPECT_EQ(io::parse_json(ddpsim({"show", "plan", "--format", "json"}).out, "stdout").size(),
-            158u);
+            159u);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 // the broadcast. A flat copy of one gradient is a view of it (torch/csrc/utils/tensor_flatten.h).
 //
 // Source: NVIDIA/apex, apex/parallel/distributed.py before May 2025; csrc/flatten_unflatten.cpp,
-// csrc/multi_tensor_apply.cuh. docs/model.md section 3.
+// csrc/multi_tensor_apply.cuh; version.h says where older ones differ. docs/model.md section 3.
 #include "sim/systems/apex/apex.h"
 
 #include <algorithm>
@@ -190,14 +190,16 @@ class ApexLowering {
     const std::int64_t tensors = bucket.tensors.size();
     const DType type = wire_type(bucket.dtype);
     const bool casts = type != bucket.dtype;
+    const bool on_main = apex_.release.has(apex::Change::FlattensOnTheMainStream);
+    if (s != kMain && !on_main) streams_.wait(s, kMain);
     if (tensors > 1) {
-      streams_.kernel(kMain, kApexFlatten, k, bytes,
+      streams_.kernel(on_main ? kMain : s, kApexFlatten, k, bytes,
                       {.traffic = 2 * bytes,
                        .kernels = (tensors + kTensorsOfCat - 1) / kTensorsOfCat,
                        .hooks = tensors});
       b_->allocate(Holds::Buckets, bytes);
     }
-    if (s != kMain) streams_.wait(s, kMain);
+    if (s != kMain && on_main) streams_.wait(s, kMain);
     if (casts) {
       streams_.copy(s, kApexToFloat, k, bytes + wire);
       b_->allocate(Holds::Buckets, wire);
@@ -213,8 +215,10 @@ class ApexLowering {
     if (!apex_.retain_allreduce_buffers) {
       std::vector<std::int64_t> elements;
       for (TensorIndex t : bucket.tensors) elements.push_back(f_.w.tensors[t].elements());
-      last = streams_.copy(s, kApexUnflatten, k, 2 * bytes,
-                           static_cast<std::int32_t>(multi_tensor_launches(elements)));
+      const std::int64_t launches = apex_.release.has(apex::Change::UnflattensTogether)
+                                        ? multi_tensor_launches(elements)
+                                        : tensors;
+      last = streams_.copy(s, kApexUnflatten, k, 2 * bytes, static_cast<std::int32_t>(launches));
       if (tensors > 1) b_->release(Holds::Buckets, bytes, last, true);
     } else {
       if (tensors == 1) b_->allocate(Holds::Buckets, bytes);

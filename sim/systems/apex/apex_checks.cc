@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <string>
+#include <tuple>
 
 #include "sim/systems/apex/apex.h"
 #include "sim/systems/apex/plan.h"
@@ -8,6 +10,15 @@ namespace ddpsim::systems {
 // apex/parallel/distributed.py, __init__ and create_hooks.
 Problem validate_apex(const Plan& p, const Workload& w, DeviceKind device) {
   const ApexPlan& a = apex_of(p);
+  using apex::Change;
+  const std::tuple<const char*, bool, Change> later[] = {
+      {"num_allreduce_streams", a.num_allreduce_streams != 1, Change::SeveralStreams},
+      {"disable_allreduce", a.disable_allreduce, Change::DisableAllreduce}};
+  for (const auto& [name, set, change] : later)
+    if (set && !a.release.has(change))
+      return {std::string("/plan/") + name,
+              "is of NVIDIA Apex " + apex::Version::first_with(change) +
+                  " and later, and the plan's is " + a.release.name()};
   if (!on_gpus(p, device))
     return {"/plan/system",
             "apex is modelled on GPUs, over NCCL: it reduces on CUDA streams (pytorch_ddp takes "

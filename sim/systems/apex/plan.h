@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "sim/model/plan.h"
+#include "sim/systems/apex/version.h"
 
 namespace ddpsim {
 
 // apex.parallel.DistributedDataParallel, of NVIDIA Apex up to May 2025, which removed it.
 struct ApexPlan {
+  apex::Version release;
   std::int64_t message_size = 10'000'000;  // elements
   bool delay_allreduce = false;
   std::vector<std::string> allreduce_trigger_params;  // take the place of message_size

@@ -2,12 +2,38 @@
 
 #include "sim/systems/apex/apex.h"
 #include "sim/systems/apex/plan.h"
+#include "sim/systems/base/released.h"
 
 namespace ddpsim::systems {
 namespace {
 
+apex::Version apex_release_of(const Plan& p) {
+  return apex_of(p).release;
+}
+void set_apex_release(Plan& p, apex::Version v) {
+  apex_of(p).release = v;
+}
+const char* apex_schedule_of(const Plan& plan) {
+  return apex_of(plan).release == ApexPlan{}.release
+             ? ""
+             : "schedule of Apex of May 2025, recorded without a GPU, and what the plan's month "
+               "does otherwise, from source reading; never executed";
+}
+// Rows of version.h that the lowering does not have.
+std::vector<std::string> apex_warnings(const Plan& plan) {
+  const ApexPlan& a = apex_of(plan);
+  if (!a.retain_allreduce_buffers || a.release.has(apex::Change::RetainedBuffersAreGradients))
+    return {};
+  return {"before NVIDIA Apex " +
+          apex::Version::first_with(apex::Change::RetainedBuffersAreGradients) +
+          " buffers that are retained lie beside gradients; read, and modelled as of later ones, "
+          "where gradients are views of them"};
+}
+
 std::span<const KnobRecord> apex_knobs() {
   static const KnobRecord knobs[] = {
+      {"apex", "release", "25.05", "a month of Apex's master, or its tag: 19.02 to 25.05", false,
+       release_field<apex_release_of, set_apex_release>},
       {"message_size",
        "elements",
        "10000000",
@@ -68,7 +94,9 @@ SystemRecord apex_record() {
           [](const Workload& w, const Plan& p) {
             return (apex_of(p).delay_allreduce ? apex_fallback(w, p) : apex_buckets(w, p)).size();
           },
-      .ranked = {{"num_allreduce_streams", "2"}, {"delay_allreduce", "true"}}};
+      .ranked = {{"num_allreduce_streams", "2"}, {"delay_allreduce", "true"}},
+      .warnings = apex_warnings,
+      .schedule_of = apex_schedule_of};
 }
 
 }  // namespace ddpsim::systems
