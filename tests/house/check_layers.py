@@ -9,6 +9,7 @@ a class may be.
 
 The syntax of sim/LAYERS is described at its top. Standard library only.
 """
+import collections
 import dataclasses
 import functools
 import pathlib
@@ -78,6 +79,7 @@ class Rules:
         default_factory=list
     )  # (most files, tokens, regexes, rooms that may)
     bare: list = dataclasses.field(default_factory=list)  # (factors, numbers, folder, rooms)
+    casts: list = dataclasses.field(default_factory=list)  # (most in a thousand lines, folder)
     warn_lines: int = 400
     fail_lines: int = 600
     class_lines: int = 300
@@ -149,6 +151,8 @@ def read_rules(root):
         elif verb == "bare" and args[0].isdigit() and args[-4:-1:2] == ["in", "beside"]:
             rules.bare.append((int(args[0]), args[1:-4], args[-3], args[-1]))
             mentioned.append((number, args[-1]))
+        elif verb == "casts" and len(args) == 2 and args[0].isdigit():
+            rules.casts.append((int(args[0]), args[1]))
         elif verb == "generated" and args:
             rules.generated.update(args)
         elif verb == "lines" and len(args) == 2 and all(a.isdigit() for a in args):
@@ -422,6 +426,36 @@ def check_bare(root, rules, paths):
             )
 
 
+NUMBER = r"(?:std::)?(?:u?int(?:8|16|32|64)?_t|size_t|ptrdiff_t|int|unsigned|long|float|double)"
+CAST = re.compile(
+    rf"\b(?:static|const|reinterpret|bit)_cast<([^()]*?)>\("
+    rf"|(?<![\w<:])({NUMBER})\((?!\))|\(({NUMBER})\)(?=[\w(])"
+)
+
+
+def casts_in(code):
+    """The types that a file's casts are to, however they are written."""
+    return [next(t for t in m.groups() if t is not None) for m in CAST.finditer(code)]
+
+
+def check_casts(root, rules, paths):
+    """Sentences about folders with more casts than they may have, by kind."""
+    for most, folder in rules.casts:
+        kinds, lines = collections.Counter(), 0
+        for path in paths:
+            if path.startswith(folder + "/"):
+                text = (root / path).read_text(encoding="utf-8", errors="replace")
+                kinds.update(casts_in(code_only(text)))
+                lines += text.count("\n")
+        count = kinds.total()
+        if count * 1000 > most * lines:
+            listed = ", ".join(f"{n} to {kind}" for kind, n in kinds.most_common(8))
+            yield (
+                f"sim/LAYERS:1: {count} casts in {lines} lines of {folder}, and {most} in a thousand"
+                f" may be: {listed}; give a number its type, or a table its enumeration"
+            )
+
+
 def includes_of(root, path):
     """The files of the tree that `path` includes, with the line of each."""
     text = (root / path).read_text(encoding="utf-8", errors="replace")
@@ -471,6 +505,7 @@ def check(root):
     paths = list(source_files(root, rules))
     bad += check_few(root, rules, paths)
     bad += check_bare(root, rules, paths)
+    bad += check_casts(root, rules, paths)
     bad += check_hidden(root, rules, paths)
     for path in paths:
         count += 1
@@ -504,6 +539,7 @@ ban std::exp std::log std::pow std::*_distribution exp( shared_ptr new virtual
 generated version.h
 few 1 Does::* Phase::* beside sim/units
 bare 1 1e3 1e6 in sim beside sim/units
+casts 100 sim
 hidden sim/engine/inside.h sim/engine
 door sim/topology base/ record.h
 composed sim/units std::runtime_error
@@ -757,6 +793,22 @@ def self_test():
             len(got) == 1 and got[0].count("rate.h:") == 2,
             got,
         )
+    def casts(lines, *more):
+        text = "\n".join([*more, *["int x;"] * (lines - len(more))]) + "\n"
+        found = run_case({**CLEAN, "sim/engine/cast.h": text})[0]
+        return [m for m in found if " casts in " in m]
+
+    every = (
+        "auto a = static_cast<int>(x);", "auto b = std::int64_t(x);", "auto c = (double)x;",
+        "auto d = static_cast<std::vector<int>>(x);", "f(reinterpret_cast<char*>(x));",
+    )
+    for cast in every:
+        expect(f"many casts are caught: {cast}", len(casts(300, *[cast] * 90)) == 1, casts(300, cast))
+    expect("few casts may be", not casts(300, *every), casts(300, *every))
+    kinds = casts(100, *every * 10)
+    expect("they are listed by kind", "10 to double" in str(kinds), kinds)
+    no_casts = ("double f(int x);", "std::function<double(int)> g;", "int main();", "sizeof(int);")
+    expect("declarations are none", not casts(100, *no_casts * 20), casts(100, *no_casts * 20))
     got = bare("auto a = x;\n")
     expect("a factor less lowers the number", len(got) == 1 and "lower the 1" in got[0], got)
     through = {
