@@ -21,7 +21,8 @@ bool parse_quantity(const std::string& text, Quantity& out) {
   if (!n) return false;
   out.number = n->value;
   out.unit = text.substr(n->length);
-  return out.unit.find_first_of(":,=") == std::string::npos;
+  // A release, "0.14.2", is no number.
+  return out.unit.find_first_of(":,=") == std::string::npos && !out.unit.starts_with('.');
 }
 
 std::string print(double number, const std::string& unit) {

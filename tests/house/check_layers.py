@@ -451,8 +451,8 @@ def check_casts(root, rules, paths):
         if count * 1000 > most * lines:
             listed = ", ".join(f"{n} to {kind}" for kind, n in kinds.most_common(8))
             yield (
-                f"sim/LAYERS:1: {count} casts in {lines} lines of {folder}, and {most} in a thousand"
-                f" may be: {listed}; give a number its type, or a table its enumeration"
+                f"sim/LAYERS:1: {count} casts in {lines} lines of {folder}, and {most} in a"
+                f" thousand may be: {listed}; give a number its type, or a table its enumeration"
             )
 
 
@@ -803,7 +803,8 @@ def self_test():
         "auto d = static_cast<std::vector<int>>(x);", "f(reinterpret_cast<char*>(x));",
     )
     for cast in every:
-        expect(f"many casts are caught: {cast}", len(casts(300, *[cast] * 90)) == 1, casts(300, cast))
+        got = casts(300, *[cast] * 90)
+        expect(f"many casts are caught: {cast}", len(got) == 1, got)
     expect("few casts may be", not casts(300, *every), casts(300, *every))
     kinds = casts(100, *every * 10)
     expect("they are listed by kind", "10 to double" in str(kinds), kinds)

@@ -76,6 +76,8 @@ TEST(SweepAxes, AreRefusedWhereTheySayNothing) {
   EXPECT_TRUE(says(over({}, {"a=1,1", "b=2,2"}), "has the values 1, 2 twice"));
   EXPECT_TRUE(says(over({"a=1,2", "plan.a=3"}, {}), "is named twice"));
   EXPECT_EQ(over({}, {"a=1,1", "b=2,3"}), "");
+  EXPECT_TRUE(says(over({"a=1,25MiB"}, {}), "mixes numbers with and without a unit"));
+  EXPECT_EQ(over({"deepspeed=0.14.2,0.16,0.17.5", "pytorch=2.7,2.7.1"}, {}), "");
 }
 
 TEST(SweepRows, AreReadAsTheyWereWritten) {
