@@ -70,8 +70,8 @@ void inside(Drawing& dot, int h) {
                               [](const HostVertex& v) { return v.kind == VertexKind::PcieSwitch; });
   auto kind = [&](int v) { return g.vertices[v].kind; };
   auto level = [&](int v) {
-    constexpr By<VertexKind, int, 5> kLevels{3, 1, 2, 1,
-                                             4};  // gpu, nic, pcie switch, cpu, nvswitch
+    // A GPU, a NIC, a PCIe switch, a CPU, an NVSwitch.
+    constexpr By<VertexKind, int, 5> kLevels{3, 1, 2, 1, 4};
     return kind(v) == VertexKind::Cpu && !switches ? 2 : kLevels[kind(v)];
   };
   auto place = places(g);

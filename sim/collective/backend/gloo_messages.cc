@@ -140,15 +140,14 @@ std::vector<TaskId> broadcast_messages(const Communicator& c, const MessagePlay&
   const std::vector<TaskId> start = launched(g, launch_time(c, p), play.arrive);
   std::vector<std::vector<TaskId>> ends(play.arrive.size());
   auto rank = [&](int v) { return (v + root) % n; };
-  auto of = [](int r) { return r; };
-  std::vector<TaskId> has(of(n));  // by position in the tree
-  has[0] = start[of(root)];
-  ends[of(root)].push_back(has[0]);
+  std::vector<TaskId> has(n);  // by position in the tree
+  has[0] = start[root];
+  ends[root].push_back(has[0]);
   for (int v = 0; v < n; ++v)
     for (int child : tree_children(n, v)) {
       const int from = rank(v);
       const int to = rank(child);
-      TaskId called = start[of(to)];
+      TaskId called = start[to];
       if (turn) {  // behind what its giver sends on the same connection
         CoreTasks call = turn(to, from, 0);
         g.add_edge(called, call.due);
@@ -160,11 +159,11 @@ std::vector<TaskId> broadcast_messages(const Communicator& c, const MessagePlay&
         payload = turn(from, to, bytes);
       else
         payload.due = payload.done = g.add_task({}, bytes, play.flow(from, to));
-      g.add_edge(has[of(v)], payload.due);
+      g.add_edge(has[v], payload.due);
       g.add_edge(go, payload.due);
-      has[of(child)] = after(g, step_latency(c, p, hop_between(c, from, to)), {payload.done});
-      ends[of(from)].push_back(payload.done);
-      ends[of(to)].push_back(has[of(child)]);
+      has[child] = after(g, step_latency(c, p, hop_between(c, from, to)), {payload.done});
+      ends[from].push_back(payload.done);
+      ends[to].push_back(has[child]);
     }
   return join(g, ends);
 }

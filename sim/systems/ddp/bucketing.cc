@@ -52,7 +52,7 @@ std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> ten
     std::int64_t bytes = 0;
     std::size_t limit = 0;
   };
-  By<DType, Open, kDTypes> open;  // by dtype
+  By<DType, Open, kDTypes> open;
   std::vector<DType> first_seen;
   std::vector<std::vector<TensorIndex>> buckets;
   for (TensorIndex i : order) {

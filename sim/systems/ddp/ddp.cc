@@ -288,32 +288,30 @@ class DdpLowering {
 
   void launch(std::uint32_t k) {
     const Bucket bucket = b_->step.buckets[k];
-    const std::uint32_t subject = k;
     std::int64_t s = bucket.bytes.count;
     if (sends_nothing(bucket)) return;
     if (ddp_of(plan_).batched_grad_copy)
-      copy_in_batched(*b_, subject, w_, ddp_of(plan_).comm_hook == CommHook::None);
+      copy_in_batched(*b_, k, w_, ddp_of(plan_).comm_hook == CommHook::None);
     if (compresses()) {
-      reduced_[k] =
-          reduce_by_power_sgd(*b_, subject, power_sgd_parts(w_, bucket.tensors, ddp_of(plan_)),
-                              ddp_of(plan_), stream(0));
+      reduced_[k] = reduce_by_power_sgd(*b_, k, power_sgd_parts(w_, bucket.tensors, ddp_of(plan_)),
+                                        ddp_of(plan_), stream(0));
       return;
     }
     bool half = bucket.wire_bytes.count != s;
     // Compression: cast (read S, write S/2), divide (read and write S/2); back: read S/2, write S.
     if (half)
-      b_->main(kCompress, subject, s,
+      b_->main(kCompress, k, s,
                {.traffic = s + 3 * bucket.wire_bytes.count, .kernels = 2, .divides_half = true});
     else if (divides_itself())
-      b_->main(kDivide, subject, s, {.traffic = 2 * s});
-    reduced_[k] = b_->collective(kAllReduce, subject, bucket.wire_bytes.count,
+      b_->main(kDivide, k, s, {.traffic = 2 * s});
+    reduced_[k] = b_->collective(kAllReduce, k, bucket.wire_bytes.count,
                                  half ? compressed_type() : bucket.dtype);
     if (local()) b_->step.ops[reduced_[k]].group = round_.group;
     if (half)
-      reduced_[k] = b_->callback(kDecompress, subject, s, {.traffic = s + bucket.wire_bytes.count},
-                                 reduced_[k]);
+      reduced_[k] =
+          b_->callback(kDecompress, k, s, {.traffic = s + bucket.wire_bytes.count}, reduced_[k]);
     if (ddp_of(plan_).optimizer_in_backward)
-      reduced_[k] = update_in_backward(*b_, subject, reduced_[k], w_, times_, stream(0));
+      reduced_[k] = update_in_backward(*b_, k, reduced_[k], w_, times_, stream(0));
   }
 
   bool sends_nothing(const Bucket& bucket) const {

@@ -188,11 +188,10 @@ class FsdpLowering {
   // ---- forward
 
   void check_order(UnitIndex u) {
-    const UnitIndex label = u;
     for (auto [word, wait] :
          {std::pair{&kOrderCount, &kOrderCountWait}, std::pair{&kOrderIndex, &kOrderIndexWait}}) {
-      now_.streams.collective(Job::kCompute, *word, label, 4 * job_.ranks, DType::Int32);
-      now_.b->wait(*wait, label, now_.streams.last(Job::kCompute));
+      now_.streams.collective(Job::kCompute, *word, u, 4 * job_.ranks, DType::Int32);
+      now_.b->wait(*wait, u, now_.streams.last(Job::kCompute));
     }
   }
 

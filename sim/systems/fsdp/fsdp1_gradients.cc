@@ -77,12 +77,11 @@ Job::Stream Gradients::communicate(UnitIndex u) {
   const DType type = job_.types.reduce;
   const std::int64_t size = element_size(type);
   const std::int64_t kept = job_.shard(u);
-  const UnitIndex label = u;
   const auto first = now_.b->step.next_op() + 1;  // behind its launch
   if (job_.sharded() && !job_.has(Change::ShardIsNotZeroed))
     now_.copy(Job::kPostBackward, kZeroShard, u, kept * size);
   divide(Job::kPostBackward, kPredivide, u, job_.padded(u), job_.predivisor > 1);
-  now_.streams.collective(Job::kPostBackward, job_.sharded() ? kScatter : kReduce, label,
+  now_.streams.collective(Job::kPostBackward, job_.sharded() ? kScatter : kReduce, u,
                           job_.padded(u) * size, type, job_.group());
   if (job_.sharded()) {
     const bool copied = type != job_.types.weights || state_[u].saved || job_.host;
@@ -92,7 +91,7 @@ Job::Stream Gradients::communicate(UnitIndex u) {
   if (job_.hybrid()) {
     end = job_.all_reduce;
     now_.streams.wait(end, Job::kPostBackward);
-    now_.streams.collective(end, kReduce, label, kept * size, type, kReplicaGroup, job_.replicas);
+    now_.streams.collective(end, kReduce, u, kept * size, type, kReplicaGroup, job_.replicas);
   }
   divide(end, kPostdivide, u, kept, job_.ranks > job_.predivisor);
   return end;

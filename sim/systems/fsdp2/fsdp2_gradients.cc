@@ -93,14 +93,13 @@ void Gradients::pass() {
 }
 
 Job::Stream Gradients::communicate(UnitIndex u) {
-  const UnitIndex label = u;
   const std::int64_t input = job_.padded[u] * job_.reduced();
   const std::int64_t output = job_.shard(u) * job_.reduced();
   now_.streams.wait(Job::kReduceScatter, Job::kCompute);
   std::uint32_t begins = kNoOp;
   if (job_.predivisor > 1) begins = now_.copy(Job::kReduceScatter, kPredivide, u, 2 * input);
   const std::uint32_t scattered =
-      job_.scatters ? now_.streams.collective(Job::kReduceScatter, kScatter, label, input,
+      job_.scatters ? now_.streams.collective(Job::kReduceScatter, kScatter, u, input,
                                               job_.types.reduce, job_.group(), job_.scatter)
                     : now_.copy(Job::kReduceScatter, kCopyGradient, u, input + output);
   scattered_.push_back({scattered, input});
@@ -111,7 +110,7 @@ Job::Stream Gradients::communicate(UnitIndex u) {
   if (job_.hybrid()) {
     end = job_.all_reduce;
     now_.streams.wait(end, Job::kReduceScatter);
-    now_.streams.collective(end, kReduce, label, output, job_.types.reduce, kReplicaGroup,
+    now_.streams.collective(end, kReduce, u, output, job_.types.reduce, kReplicaGroup,
                             job_.replicas);
   }
   if (job_.postdivides) now_.copy(end, kPostdivide, u, 2 * output);
@@ -144,15 +143,14 @@ void Gradients::keep(UnitIndex u, Job::Stream after, std::int64_t last) {
 // at once. `held`: bytes of what was reduced.
 void Gradients::offload(UnitIndex u, Job::Stream after, std::int64_t last, std::int64_t held) {
   State& s = state_[u];
-  const UnitIndex label = u;
   const std::int64_t gradient = job_.shard(u) * job_.kept();
   now_.move(after, kGradientToHost, u, gradient, job_.units[u].tensors.size());
   now_.b->release(Holds::Gradients, last);
   now_.b->release(Holds::Buckets, held);
   s.reduction = now_.streams.last(after);
   if (s.gradient) {
-    now_.b->wait(kAwaitToHost, label, s.reduction);
-    now_.b->host(kAddOnHost, label, 3 * gradient, job_.host->touch(3 * gradient));
+    now_.b->wait(kAwaitToHost, u, s.reduction);
+    now_.b->host(kAddOnHost, u, 3 * gradient, job_.host->touch(3 * gradient));
   }
   s.offloading = !s.gradient;
   s.gradient = true;
