@@ -287,7 +287,7 @@ Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& given) {
   std::vector<Point> points = plan(o, o.rank_counts);
   int processes = *std::max_element(o.rank_counts.begin(), o.rank_counts.end());
   std::vector<int> places;
-  for (int p = 0; p < processes; ++p) places.push_back(fabric.host_of(p));
+  for (DeviceId d : each<DeviceId>(processes)) places.push_back(fabric.host_of(d).number);
   std::size_t cells = points.size() * static_cast<std::size_t>(kMaxRepetitions + 1) * kMaxRanks;
   SharedMemory memory(sizeof(Shared) + 64 + cells * sizeof(std::int64_t));
   auto* shared = new (memory.data()) Shared{};

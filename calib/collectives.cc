@@ -135,7 +135,7 @@ Sample read(std::int64_t bytes, std::size_t k, const CollectiveOptions& options,
 
 }  // namespace
 
-Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices,
+Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<DeviceId>& devices,
                        const CollectiveOptions& options, std::size_t shared_bytes,
                        const MakePlayer& make) {
   if (devices.size() < 2) throw std::runtime_error("an all-reduce needs two ranks");
@@ -143,7 +143,7 @@ Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& d
     throw std::runtime_error(fmt::format("{} ranks on one machine, at most {}", devices.size(),
                                          Rendezvous::kMaxProcesses));
   std::vector<int> hosts;
-  for (int d : devices) hosts.push_back(fabric.host_of(d));
+  for (DeviceId d : devices) hosts.push_back(fabric.host_of(d).number);
   Times times{nullptr, static_cast<int>(devices.size()), options.warmups + options.repetitions};
   std::size_t cells =
       2 * options.bytes.size() * devices.size() * static_cast<std::size_t>(times.plays);
@@ -170,7 +170,7 @@ Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& d
   return run;
 }
 
-Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices,
+Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<DeviceId>& devices,
                        Algorithm algorithm, const CollectiveOptions& options) {
   if (devices.size() < 2) throw std::runtime_error("an all-reduce needs two ranks");
   collective::Communicator comm =
@@ -182,7 +182,7 @@ Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& d
     // Its own address says whether hosts were made.
     bool shaped = place.address != "127.0.0.1";
     std::vector<std::string> addresses;
-    for (int d : devices) addresses.push_back(stage_address(fabric.host_of(d), shaped));
+    for (DeviceId d : devices) addresses.push_back(stage_address(fabric.host_of(d).number, shaped));
     return mesh_player(place, schedules, addresses);
   });
 }

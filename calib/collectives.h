@@ -28,7 +28,7 @@ struct CollectiveOptions {
 // Throws std::runtime_error as execute() does, and if a sum is wrong. Interrupted
 // (calib/interrupt.h): the sizes that were complete, or NothingMeasured.
 // REQUIRES: performs(algorithm, AllReduce), at least two devices.
-Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices,
+Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<DeviceId>& devices,
                        Algorithm algorithm, const CollectiveOptions& options);
 
 // The same for whoever plays: one rank's part, made in its process when all ranks live. play(k,
@@ -46,7 +46,7 @@ struct RankPlace {
   std::byte* shared = nullptr;  // of all ranks, zero at first
 };
 using MakePlayer = std::function<RankPlayer(const RankPlace& place)>;
-Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices,
+Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<DeviceId>& devices,
                        const CollectiveOptions& options, std::size_t shared_bytes,
                        const MakePlayer& make);
 

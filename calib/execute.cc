@@ -37,7 +37,7 @@ struct Shared {
 };
 
 void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Question& q,
-             std::vector<int> devices, int steady_steps, const Program* given) {
+             std::vector<DeviceId> devices, int steady_steps, const Program* given) {
   job.times = predict::step_times(w, q.profile, Level::Mid);
   job.program =
       given ? *given
@@ -191,7 +191,7 @@ void judge(Run& run, std::int64_t retransmits, double segments, bool beside_othe
 Run execute(const predict::Question& q, const ExecuteOptions& options) {
   const Scenario& s = q.scenario;
   std::vector<std::unique_ptr<Job>> jobs;
-  auto add = [&](const Workload& w, const Plan& plan, std::vector<int> devices, int steady,
+  auto add = [&](const Workload& w, const Plan& plan, std::vector<DeviceId> devices, int steady,
                  const Program* given) {
     jobs.push_back(std::make_unique<Job>());
     prepare(*jobs.back(), w, plan, q, std::move(devices), steady, given);
@@ -207,7 +207,7 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
   std::size_t bytes = sizeof(Shared);
   for (auto& job : jobs) {
     job->first_process = static_cast<int>(hosts.size());
-    for (int device : job->comm.devices) hosts.push_back(q.fabric.host_of(device));
+    for (DeviceId d : job->comm.devices) hosts.push_back(q.fabric.host_of(d).number);
     bytes += record_bytes(*job);
   }
   SharedMemory memory(bytes + 64);

@@ -75,7 +75,7 @@ std::vector<std::vector<collective::Communicator>> communicators_of(
   for (std::size_t k = 1; k < part.groups.size(); ++k) {
     out.emplace_back();
     for (const std::vector<int>& ranks : part.groups[k]) {
-      std::vector<int> devices;
+      std::vector<DeviceId> devices;
       for (int r : ranks) devices.push_back(job.devices[r]);
       out.back().push_back(
           collective::make_communicator(*job.fabric, std::move(devices), job.backend(), algorithm));

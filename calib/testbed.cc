@@ -221,10 +221,11 @@ TestbedScript testbed_script(const Cluster& c, const std::vector<std::string>& n
       s.tc_switch += tbf(fmt::format("u{}", r), c.uplink) + tbf(fmt::format("c{}", r), c.uplink);
     }
   }
-  for (int h = 0; h < c.hosts; ++h) {
+  for (HostId host : each<HostId>(c.hosts)) {
+    const int h = host.number;
     LinkSpec link = c.link;
     for (const SlowLink& slow : c.slow_links)
-      if (slow.host == h) link.bandwidth = slow.bandwidth;
+      if (slow.host == host) link.bandwidth = slow.bandwidth;
     std::string port = fmt::format("p{}", h);
     s.ip_switch += fmt::format(
         "link add {} type veth peer name e0 address {} netns {}\nlink set {} master b{}\n", port,

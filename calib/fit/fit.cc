@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -15,9 +14,7 @@ namespace ddpsim::calib {
 namespace {
 
 collective::Communicator communicator(const Point& p) {
-  std::vector<int> devices(p.ranks);
-  std::iota(devices.begin(), devices.end(), 0);
-  return collective::make_communicator(*p.fabric, devices, p.backend);
+  return collective::make_communicator(*p.fabric, first_devices(p.ranks), p.backend);
 }
 
 double priced(const Point& p, const Profile& profile) {

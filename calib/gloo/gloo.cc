@@ -84,7 +84,7 @@ bool built() {
   return true;
 }
 
-Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices,
+Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<DeviceId>& devices,
                        Algorithm algorithm, const CollectiveOptions& options) {
   int entries = static_cast<int>(devices.size()) * 4;
   return calib::measure_all_reduce(

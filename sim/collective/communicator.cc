@@ -83,11 +83,12 @@ Communicator make_joint(std::vector<Communicator> groups) {
   return joint;
 }
 
-Layout layout_of(const topology::Fabric& f, const std::vector<int>& devices) {
+Layout layout_of(const topology::Fabric& f, const std::vector<DeviceId>& devices) {
   Layout out;
   out.ranks = static_cast<int>(devices.size());
   bool hosts = f.cluster().devices_per_host > 1;
-  for (int d : devices) out.group.push_back(hosts ? f.host_of(d) : f.group_of(f.host_of(d)));
+  for (DeviceId d : devices)
+    out.group.push_back(hosts ? f.host_of(d).number : f.group_of(f.host_of(d)));
   return out;
 }
 
@@ -181,7 +182,7 @@ Pattern broadcast_tree(const Communicator& c, const Rounds& rounds) {
   return out;
 }
 
-Begun begin(const topology::Fabric& f, std::vector<int> devices, Communicator::Library library,
+Begun begin(const topology::Fabric& f, std::vector<DeviceId> devices, Communicator::Library library,
             std::vector<std::vector<int>> rings) {
   Begun out;
   Communicator& c = out.c;
@@ -228,8 +229,8 @@ Communicator finish(Begun b) {
   return std::move(b.c);
 }
 
-Communicator make_communicator(const topology::Fabric& f, std::vector<int> devices, Backend backend,
-                               Algorithm algorithm, bool sockets) {
+Communicator make_communicator(const topology::Fabric& f, std::vector<DeviceId> devices,
+                               Backend backend, Algorithm algorithm, bool sockets) {
   switch (backend) {
     case Backend::Nccl:
       return make_nccl_ring(f, std::move(devices));

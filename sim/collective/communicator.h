@@ -21,8 +21,8 @@ using topology::ranks_by_host;
 
 struct Communicator {
   const topology::Fabric* fabric = nullptr;
-  std::vector<int> devices;  // of each rank
-  Layout layout;             // of the step lists: ranks in order, grouped by layout_of()
+  std::vector<DeviceId> devices;  // of each rank
+  Layout layout;                  // of the step lists: ranks in order, grouped by layout_of()
   std::vector<Ring> rings;
   std::vector<Hop> ring_hops;            // of the first ring, in its order; NCCL's own: none
   std::vector<std::uint8_t> transports;  // that any hop uses, ascending
@@ -62,7 +62,7 @@ Communicator make_joint(std::vector<Communicator> groups);
 // AllReduce). Cost grows with ranks and route lengths. `algorithm`: of the all-reduce; other than
 // Ring: backends tcp and gloo only. `sockets`: Gloo's messages pass between the hosts' processes
 // (sockets.h).
-Communicator make_communicator(const topology::Fabric& fabric, std::vector<int> devices,
+Communicator make_communicator(const topology::Fabric& fabric, std::vector<DeviceId> devices,
                                Backend backend, Algorithm algorithm = Algorithm::Ring,
                                bool sockets = false);
 
@@ -76,7 +76,7 @@ void find_way(const Communicator& c, int from, int to, int nic, topology::Route&
 
 // Ranks in order; grouped by host if hosts have several devices, else by rack or leaf; one group
 // where the fabric has none of these.
-Layout layout_of(const topology::Fabric& fabric, const std::vector<int>& devices);
+Layout layout_of(const topology::Fabric& fabric, const std::vector<DeviceId>& devices);
 
 // The links under an algorithm's rounds. REQUIRES: performs(algorithm, operation, ranks), ranks >=
 // 2, layout set.

@@ -12,8 +12,8 @@ struct Begun {
   Communicator c;
   std::vector<LinkLoad> load;
 };
-Begun begin(const topology::Fabric& fabric, std::vector<int> devices, Communicator::Library library,
-            std::vector<std::vector<int>> rings);
+Begun begin(const topology::Fabric& fabric, std::vector<DeviceId> devices,
+            Communicator::Library library, std::vector<std::vector<int>> rings);
 // The pattern of a ring's operation. REQUIRES: ranks >= 2.
 Pattern along_rings(const Begun& b, Operation o);
 Pattern route_rounds(const Communicator& c, Algorithm a, Operation o, const Rounds& rounds);

@@ -175,13 +175,10 @@ void halve(Scenario& s) {
 }
 
 bool spans_hosts(const Question& q) {
-  int first = -1;
-  for (int d : devices_of(q.scenario)) {
-    int host = d / q.fabric.cluster().devices_per_host;
-    if (first >= 0 && host != first) return true;
-    first = host;
-  }
-  return false;
+  const std::vector<DeviceId> devices = devices_of(q.scenario);
+  const HostId first = q.fabric.host_of(devices.front());
+  return std::any_of(devices.begin(), devices.end(),
+                     [&](DeviceId d) { return q.fabric.host_of(d) != first; });
 }
 
 void sort(std::vector<Lever>& list) {

@@ -22,10 +22,10 @@ class Picture {
   void draw(OrderedJson& out) {
     std::vector<int> switches;
     for (int s = 0; c_.hosts > 1 && s < f_.network().switches(); ++s)
-      switches.push_back(
-          is_host(s) ? -1
-                     : vertex(f_.network().switch_name(s), "switch", -1, f_.network().role_of(s)));
-    for (int h = 0; h < c_.hosts; ++h) {
+      switches.push_back(is_host(s) ? -1
+                                    : vertex(f_.network().switch_name(s), "switch", HostId::at(-1),
+                                             f_.network().role_of(s)));
+    for (HostId h : each<HostId>(c_.hosts)) {
       std::vector<int> nics = host(h);
       if (c_.hosts == 1) continue;
       if (f_.has_nic_links())
@@ -44,9 +44,9 @@ class Picture {
  private:
   bool is_host(int s) const { return c_.pattern == Pattern::Graph && c_.nodes[s].host; }
 
-  int vertex(const std::string& name, const std::string& kind, int h,
+  int vertex(const std::string& name, const std::string& kind, HostId h,
              const std::string& role = {}) {
-    vertices_.push_back({{"name", name}, {"kind", kind}, {"host", h}});
+    vertices_.push_back({{"name", name}, {"kind", kind}, {"host", h.number}});
     if (!role.empty()) vertices_.back()["role"] = role;
     return static_cast<int>(vertices_.size()) - 1;
   }
@@ -64,7 +64,7 @@ class Picture {
   }
 
   // The vertices of its NICs.
-  std::vector<int> host(int h) {
+  std::vector<int> host(HostId h) {
     if (!f_.drawn()) return plain_host(h);
     const HostGraph& g = f_.host_graph();
     std::vector<int> at;
@@ -79,20 +79,20 @@ class Picture {
   }
 
   // `intra`, or one device.
-  std::vector<int> plain_host(int h) {
+  std::vector<int> plain_host(HostId h) {
     std::vector<int> nics;
     for (int k = 0; k < c_.nics_per_host && c_.hosts > 1; ++k)
       nics.push_back(vertex(c_.nics_per_host > 1 ? "NIC " + std::to_string(k) : "NIC", "nic", h));
     const char* device = c_.device == DeviceKind::Gpu ? "GPU" : "process";
-    std::vector<int> devices;
+    std::vector<int> boxes;
     for (int d = 0; d < c_.devices_per_host; ++d)
-      devices.push_back(vertex(std::string(device) + " " + std::to_string(d), "device", h));
+      boxes.push_back(vertex(std::string(device) + " " + std::to_string(d), "device", h));
     if (!c_.intra) return nics;
     int hub = vertex(
         f_.links()[f_.intra_link(0)].kind == topology::LinkKind::Nvlink ? "NVSwitch" : "switch",
         "nvswitch", h);
     for (int d = 0; d < c_.devices_per_host; ++d)
-      cable(devices[d], hub, f_.intra_link(h * c_.devices_per_host + d));
+      cable(boxes[d], hub, f_.intra_link(f_.device_of(h, d)));
     return nics;
   }
 

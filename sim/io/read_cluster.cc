@@ -352,7 +352,8 @@ void read_hosts_of_pattern(const Reader& r, Cluster& c) {
 void read_slow_links(const Reader& r, Cluster& c) {
   for (const Reader& s : r.items()) {
     s.only({"host", "bandwidth"});
-    c.slow_links.push_back({s.at("host").small(-1, INT32_MAX), s.at("bandwidth").bandwidth()});
+    c.slow_links.push_back(
+        {HostId::at(s.at("host").small(-1, INT32_MAX)), s.at("bandwidth").bandwidth()});
   }
 }
 

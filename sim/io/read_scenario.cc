@@ -48,7 +48,7 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
   }
   if (r.has("rank_order"))
     for (const Reader& d : r.at("rank_order").items())
-      out.scenario.rank_order.push_back(d.small(-1, INT32_MAX));
+      out.scenario.rank_order.push_back(DeviceId::at(d.small(-1, INT32_MAX)));
   if (r.has("measured_step")) {
     out.measured_step = r.at("measured_step").duration();
     if (out.measured_step->ps <= 0) r.at("measured_step").fail("a step takes some time");
@@ -81,7 +81,7 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
       if (job.has("workload")) other.workload_name = job.at("workload").text();
       other.plan = job.has("plan") ? read_plan(job.at("plan")) : out.scenario.plan;
       for (const Reader& d : job.at("rank_order").items())
-        other.rank_order.push_back(d.small(-1, INT32_MAX));
+        other.rank_order.push_back(DeviceId::at(d.small(-1, INT32_MAX)));
       out.scenario.other_jobs.push_back(std::move(other));
     }
   if (r.has("slow_ranks"))

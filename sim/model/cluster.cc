@@ -211,16 +211,16 @@ Problem validate(const Cluster& c) {
   if (auto p = check_faults(c)) return p;
   if (c.emulated_on_cores < 0 || c.emulated_on_cores > 4096)
     return {"/emulated_on_cores", "1 to 4,096 cores of the machine that all hosts share"};
-  std::set<int> slow;
+  std::set<HostId> slow;
   if (c.slow_links.size() > kMaxSlowLinks) return {"/slow_links", "more than 1,024 slow links"};
   for (std::size_t i = 0; i < c.slow_links.size(); ++i) {
     std::string path = "/slow_links/" + std::to_string(i);
-    if (c.slow_links[i].host < 0 || c.slow_links[i].host >= c.hosts)
-      return {path + "/host", "no host " + std::to_string(c.slow_links[i].host) +
-                                  "; the cluster has " + std::to_string(c.hosts)};
-    if (!slow.insert(c.slow_links[i].host).second)
+    const HostId host = c.slow_links[i].host;
+    if (!host.among(c.hosts))
       return {path + "/host",
-              "host " + std::to_string(c.slow_links[i].host) + " is named twice; keep one"};
+              "no host " + to_string(host) + "; the cluster has " + std::to_string(c.hosts)};
+    if (!slow.insert(host).second)
+      return {path + "/host", "host " + to_string(host) + " is named twice; keep one"};
     LinkSpec link = c.link;
     link.bandwidth = c.slow_links[i].bandwidth;
     if (auto p = check_link(link, path)) return p;

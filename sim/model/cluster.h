@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/model/error.h"
+#include "sim/model/ids.h"
 #include "sim/model/inside.h"
 #include "sim/model/link.h"
 #include "sim/model/workload.h"
@@ -41,7 +42,7 @@ struct GraphLink {
   LinkSpec link;
 };
 struct SlowLink {
-  int host = 0;
+  HostId host;
   Bandwidth bandwidth;
 };
 

@@ -2,13 +2,27 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <set>
 #include <string_view>
 
 #include "sim/units/by.h"
 
 namespace ddpsim {
+namespace {
+
+// Each is a device of the cluster, and not taken yet; then it is.
+Problem check_order(const std::vector<DeviceId>& order, int devices, std::set<DeviceId>& taken,
+                    const std::string& path) {
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::string at = path + "/" + std::to_string(i);
+    if (!order[i].among(devices)) return {at, "no device " + to_string(order[i])};
+    if (!taken.insert(order[i]).second)
+      return {at, "device " + to_string(order[i]) + " already has a rank"};
+  }
+  return {};
+}
+
+}  // namespace
 
 const char* name_of(Backend b) {
   constexpr By<Backend, const char*, 4> kNames{"nccl", "gloo", "tcp", "mpi"};
@@ -25,11 +39,8 @@ Algorithm all_reduce_algorithm(const Plan& plan, Backend backend) {
   return backend == Backend::Gloo ? plan.gloo_algorithm : Algorithm::Ring;
 }
 
-std::vector<int> devices_of(const Scenario& s) {
-  if (!s.rank_order.empty()) return s.rank_order;
-  std::vector<int> out(s.ranks);
-  std::iota(out.begin(), out.end(), 0);
-  return out;
+std::vector<DeviceId> devices_of(const Scenario& s) {
+  return s.rank_order.empty() ? first_devices(s.ranks) : s.rank_order;
 }
 
 Scenario scenario_of(const OtherJob& job) {
@@ -53,17 +64,11 @@ Problem validate(const Scenario& s, int devices) {
     if (s.rank_order.size() != static_cast<std::size_t>(s.ranks))
       return {"/rank_order", "names " + std::to_string(s.rank_order.size()) + " devices for " +
                                  std::to_string(s.ranks) + " ranks"};
-    std::set<int> seen;
-    for (std::size_t i = 0; i < s.rank_order.size(); ++i) {
-      std::string path = "/rank_order/" + std::to_string(i);
-      if (s.rank_order[i] < 0 || s.rank_order[i] >= devices)
-        return {path, "no device " + std::to_string(s.rank_order[i])};
-      if (!seen.insert(s.rank_order[i]).second)
-        return {path, "device " + std::to_string(s.rank_order[i]) + " already has a rank"};
-    }
+    std::set<DeviceId> seen;
+    if (auto p = check_order(s.rank_order, devices, seen, "/rank_order")) return p;
   }
-  std::vector<int> mine = devices_of(s);
-  std::set<int> taken(mine.begin(), mine.end());
+  std::vector<DeviceId> mine = devices_of(s);
+  std::set<DeviceId> taken(mine.begin(), mine.end());
   if (s.other_jobs.size() > 16) return {"/other_jobs", "at most 16 other jobs"};
   for (std::size_t k = 0; k < s.other_jobs.size(); ++k) {
     const OtherJob& job = s.other_jobs[k];
@@ -73,13 +78,7 @@ Problem validate(const Scenario& s, int devices) {
       return {"/other_jobs/" + std::to_string(k) + "/plan/algorithm",
               "direct sends a message from every rank to every other: at most 1,024 ranks"};
     if (job.rank_order.size() < 2) return {path, "names the devices of at least two ranks"};
-    for (std::size_t i = 0; i < job.rank_order.size(); ++i) {
-      if (job.rank_order[i] < 0 || job.rank_order[i] >= devices)
-        return {path + "/" + std::to_string(i), "no device " + std::to_string(job.rank_order[i])};
-      if (!taken.insert(job.rank_order[i]).second)
-        return {path + "/" + std::to_string(i),
-                "device " + std::to_string(job.rank_order[i]) + " already has a rank"};
-    }
+    if (auto p = check_order(job.rank_order, devices, taken, path)) return p;
   }
   for (const auto& [rank, factor] : s.slow_ranks) {
     std::string path = "/slow_ranks/" + std::to_string(rank);

@@ -11,6 +11,7 @@
 
 #include "sim/model/algorithm.h"
 #include "sim/model/error.h"
+#include "sim/model/ids.h"
 #include "sim/model/parts.h"
 #include "sim/model/pytorch.h"
 #include "sim/model/workload.h"
@@ -88,7 +89,7 @@ struct OtherJob {
   std::string workload_name;
   Workload workload;
   Plan plan;
-  std::vector<int>
+  std::vector<DeviceId>
       rank_order;  // device of each of its ranks; >= 2, disjoint from every other job's
 };
 // What makes batches of input, on each rank, and how they come to its device.
@@ -101,7 +102,7 @@ struct InputPipeline {
 struct Scenario {
   Plan plan;
   int ranks = 0;
-  std::vector<int> rank_order;       // device of each rank; empty = 0, 1, 2, ...
+  std::vector<DeviceId> rank_order;  // device of each rank; empty = 0, 1, 2, ...
   std::vector<OtherJob> other_jobs;  // all jobs start together
   std::map<int, double> slow_ranks;  // compute-time factor of a rank
   std::optional<Jitter> jitter;
@@ -112,8 +113,8 @@ struct Scenario {
   bool real_compute = false;
 };
 Problem validate(const Scenario& s, int devices);
-// Device of each rank: rank_order, or 0, 1, 2, ...
-std::vector<int> devices_of(const Scenario& s);
+// Of each rank: rank_order, or 0, 1, 2, ...
+std::vector<DeviceId> devices_of(const Scenario& s);
 // The scenario of another job by itself.
 Scenario scenario_of(const OtherJob& job);
 

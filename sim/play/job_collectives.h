@@ -128,7 +128,7 @@ class Collectives {
                                   double bytes) {
     constexpr int kMostDevices = 1 << 20;
     TaskId due = job_.graph.add_fixed({});
-    const auto device = [&](int rank) { return comm.devices[rank] + group * kMostDevices; };
+    const auto device = [&](int rank) { return comm.devices[rank].number + group * kMostDevices; };
     return connections_.add(job_.graph, connections_.place_of_hop(device(from), device(to)), due,
                             job_.graph.add_task({}, bytes, flows_.hop_flow(comm, from, to)));
   }

@@ -207,7 +207,7 @@ class Flows {
         job_.profile.reduction_bytes_per_s > 0;
     return network + (sums ? 0.5e12 / job_.profile.reduction_bytes_per_s : 0);
   }
-  engine::ResourceId socket_thread(int device) {
+  engine::ResourceId socket_thread(DeviceId device) {
     auto [it, fresh] = socket_threads_.emplace(device, engine::kNone);
     if (fresh)
       it->second = job_.graph.add_resource(
@@ -220,7 +220,7 @@ class Flows {
   static constexpr double kBeforeComputation = 1e6;
   // Gloo between GPUs: one thread serves all connections of a device's rank, whichever
   // collective's. Among phases one stands for every rank's.
-  static constexpr int kEveryRank = -1;
+  static constexpr DeviceId kEveryRank = -1;
 
   Job& job_;
   std::vector<engine::ResourceId> own_core_;  // backend gloo, by class: the core that a rank
@@ -237,8 +237,8 @@ class Flows {
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
   std::map<std::tuple<int, collective::PatternId, int, double, double>, engine::FlowId>
       phase_flows_;
-  std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;  // by devices
-  std::map<int, engine::ResourceId> socket_threads_;
+  std::map<std::tuple<DeviceId, DeviceId, int>, engine::FlowId> hop_flows_;  // .., NIC
+  std::map<DeviceId, engine::ResourceId> socket_threads_;
 };
 
 }  // namespace ddpsim::predict

@@ -87,12 +87,12 @@ class ServerWork {
       for (const RankClass& of : job_.classes)
         for (bool push : {true, false}) {
           const Communicator& c = job_.comm.groups[k];
-          const int server = collective::server_of(c);
-          if (server < 0) continue;
+          const auto server = collective::server_of(c);
+          if (!server) continue;
           const auto group = static_cast<std::uint8_t>(k + 1);
           const int rank = of.ranks.front();
-          const int device = c.devices[rank];
-          collective::find_server_route(*c.fabric, device, server, push, route);
+          const DeviceId device = c.devices[rank];
+          collective::find_server_route(*c.fabric, device, *server, push, route);
           Way& way = ways_[{group, rank, push}];
           way.latency = collective::server_latency(c, job_.profile, device, push);
           way.links = route.links;

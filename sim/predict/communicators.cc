@@ -73,7 +73,7 @@ void set_tuned(collective::Communicator& c, const std::vector<nccl::Tuned>& rows
   for (collective::Communicator& g : c.joined) set_tuned(g, rows);
 }
 
-Problem check_mpi(const Plan& plan, const Question& q, const std::vector<int>& devices) {
+Problem check_mpi(const Plan& plan, const Question& q, const std::vector<DeviceId>& devices) {
   if (!plan.nccl.empty())
     return {"/plan/nccl", "is about NCCL, and the plan's backend is mpi (open_mpi=4.1)"};
   collective::ParsedOpenMpi parsed = collective::parse_open_mpi(plan.open_mpi, plan.environment);
@@ -82,8 +82,8 @@ Problem check_mpi(const Plan& plan, const Question& q, const std::vector<int>& d
     parsed.problem.path = name.empty() ? "/plan/open_mpi" : "/plan/environment/" + name;
     return parsed.problem;
   }
-  std::map<int, int> ranks_of_host;
-  for (int d : devices) ++ranks_of_host[q.fabric.host_of(d)];
+  std::map<HostId, int> ranks_of_host;
+  for (DeviceId d : devices) ++ranks_of_host[q.fabric.host_of(d)];
   const bool several = std::any_of(ranks_of_host.begin(), ranks_of_host.end(),
                                    [](const auto& h) { return h.second > 1; });
   if (parsed.mpi.han() && several && ranks_of_host.size() > 1)
@@ -95,7 +95,7 @@ Problem check_mpi(const Plan& plan, const Question& q, const std::vector<int>& d
 
 }  // namespace
 
-Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices,
+Problem check_nccl(const Plan& plan, const Question& q, const std::vector<DeviceId>& devices,
                    Communicators* known) {
   bool set = !plan.nccl.empty() || !plan.environment.empty();
   const Backend backend = backend_of(plan, q.profile.kind);
@@ -158,7 +158,7 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
 }
 
 collective::Communicator Communicators::make(const Question& q, const Key& key,
-                                             std::vector<int> devices) const {
+                                             std::vector<DeviceId> devices) const {
   const Backend backend = std::get<1>(key);
   if (backend == Backend::Nccl && q.profile.compute.capability > 0) {
     nccl::Settings settings = nccl_settings(q.scenario.plan).settings;
@@ -225,11 +225,11 @@ const collective::Communicator& Communicators::get(const Question& q, const Prog
   const std::vector<int> exchanges = exchanging(program);
   if (program.groups.empty() && exchanges.empty()) return get(q, program.backend);
   std::pair<Key, std::vector<std::pair<int, int>>> key{key_of(q, program.backend), {}};
-  std::vector<int> servers;  // devices
+  std::vector<DeviceId> servers;
   if (program.servers) servers = server_devices(q.fabric, devices_of(q.scenario), *program.servers);
   auto device_of = [&](const RankGroups& g) { return servers[g.server]; };
   for (const RankGroups& g : program.groups) {
-    g.server >= 0 ? key.second.emplace_back(-2, device_of(g))
+    g.server >= 0 ? key.second.emplace_back(-2, device_of(g).number)
                   : key.second.emplace_back(g.size, g.stride);
     if (g.by_hosts) key.second.emplace_back(-3, static_cast<int>(*g.by_hosts));
   }
@@ -256,22 +256,21 @@ const collective::Communicator& Communicators::get(const Question& q, const Prog
 
 collective::Communicator Communicators::join(const Question& q, const Key& key,
                                              const RankGroups& groups, bool exchanges) const {
-  const std::vector<int>& devices = std::get<0>(key);
+  const std::vector<DeviceId>& devices = std::get<0>(key);
   const Cluster& cluster = q.fabric.cluster();
-  const int per_host = cluster.devices_per_host;
-  auto of = members(groups, static_cast<int>(devices.size()));
-  for (auto& ranks : of)
-    for (int& r : ranks) r = devices[r];
+  std::vector<std::vector<DeviceId>> of;
+  for (const auto& ranks : members(groups, static_cast<int>(devices.size())))
+    for (of.emplace_back(); int r : ranks) of.back().push_back(devices[r]);
   bool uniform = cluster.slow_links.empty() && cluster.degraded_links.empty();
-  std::set<int> hosts;  // that the first group reaches, and whoever shares them
-  auto meets = [&](const std::vector<int>& group) {
+  std::set<HostId> hosts;  // that the first group reaches, and whoever shares them
+  auto meets = [&](const std::vector<DeviceId>& group) {
     return std::any_of(group.begin(), group.end(),
-                       [&](int d) { return hosts.count(d / per_host) > 0; });
+                       [&](DeviceId d) { return hosts.count(q.fabric.host_of(d)) > 0; });
   };
-  for (int d : of.front()) hosts.insert(d / per_host);
+  for (DeviceId d : of.front()) hosts.insert(q.fabric.host_of(d));
   const bool all = !uniform || devices.size() <= kMostRanksOfGroups;
   std::vector<collective::Communicator> made;
-  for (const std::vector<int>& group : of)
+  for (const std::vector<DeviceId>& group : of)
     if (all || meets(group)) {
       made.push_back(groups.by_hosts ? collective::make_communicator(q.fabric, group, Backend::Tcp,
                                                                      *groups.by_hosts)

@@ -10,10 +10,10 @@
 namespace ddpsim::predict {
 namespace {
 
-std::vector<topology::LinkId> links_to_cpu(const topology::Fabric& fabric, int device) {
+std::vector<topology::LinkId> links_to_cpu(const topology::Fabric& fabric, DeviceId device) {
   std::vector<topology::LinkId> out;
   if (!fabric.drawn()) return out;
-  const int host = fabric.host_of(device);
+  const HostId host = fabric.host_of(device);
   for (std::uint32_t local : fabric.inside(host).to_cpu(fabric.local_of(device)).links)
     out.push_back(fabric.inside_link(host, local));
   return out;
@@ -35,7 +35,7 @@ Problem check_host_memory(const Question& q) {
   if (q.profile.kind != DeviceKind::Gpu && input)
     return {"/input/bytes_per_sample", "input is copied to GPUs; a CPU has it in its memory"};
   const Cluster& cluster = q.fabric.cluster();
-  for (int device : devices_of(q.scenario))
+  for (DeviceId device : devices_of(q.scenario))
     if (links_to_cpu(q.fabric, device).empty())
       return {"/cluster/inside",
               what + " between GPUs and their hosts, and cluster \"" + cluster.name +
@@ -43,7 +43,7 @@ Problem check_host_memory(const Question& q) {
                   std::to_string(q.fabric.local_of(device)) +
                   " to a CPU; dgx-h100, hgx-h200, a100-pcie-8 and gh200x4-slingshot do, and "
                   "cluster.inside can (docs/formats.md, pcie_tree)"};
-  for (int device : devices_of(q.scenario))
+  for (DeviceId device : devices_of(q.scenario))
     for (topology::LinkId link : links_to_cpu(q.fabric, device))
       if (const std::string& name = q.fabric.transports()[q.fabric.links()[link].transport];
           !q.profile.transports.count(name))
@@ -63,13 +63,13 @@ Problem check_host_memory(const Question& q) {
 systems::HostMemory host_memory(const Question& q, Level level) {
   const topology::Fabric& fabric = q.fabric;
   std::map<topology::LinkId, int> users;
-  std::map<int, int> ranks_of;
-  for (int device : devices_of(q.scenario)) {
+  std::map<HostId, int> ranks_of;
+  for (DeviceId device : devices_of(q.scenario)) {
     ++ranks_of[fabric.host_of(device)];
     for (topology::LinkId link : links_to_cpu(fabric, device)) ++users[link];
   }
   systems::HostMemory out;
-  for (int device : devices_of(q.scenario)) {
+  for (DeviceId device : devices_of(q.scenario)) {
     Duration latency = q.profile.memory.kernel;
     for (topology::LinkId id : links_to_cpu(fabric, device)) {
       const topology::Link& link = fabric.links()[id];

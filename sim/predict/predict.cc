@@ -314,13 +314,13 @@ Problem check(const Question& q, Communicators* known) {
   if (auto p = check_servers(q)) return p;
   const systems::SystemRecord& system = systems::record_of(q.scenario.plan.system);
   if (system.on_several_hosts) {
-    const int per_host = q.fabric.cluster().devices_per_host;
-    const std::vector<int> devices = devices_of(q.scenario);
-    for (int d : devices)
-      if (d / per_host != devices.front() / per_host)
+    const std::vector<DeviceId> devices = devices_of(q.scenario);
+    for (DeviceId d : devices)
+      if (q.fabric.host_of(d) != q.fabric.host_of(devices.front()))
         return {"/ranks", std::string(system.title) +
                               " is one process, which has the GPUs of one host: at most " +
-                              std::to_string(per_host) + " ranks here (" + system.on_several_hosts +
+                              std::to_string(q.fabric.cluster().devices_per_host) +
+                              " ranks here (" + system.on_several_hosts +
                               " trains on several hosts)"};
   }
   if (system.check)

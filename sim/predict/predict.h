@@ -66,10 +66,11 @@ class Communicators {
   void tune(std::vector<nccl::Tuned> rows);
 
  private:
-  using Key = std::tuple<std::vector<int>, Backend, Algorithm, std::string,
+  using Key = std::tuple<std::vector<DeviceId>, Backend, Algorithm, std::string,
                          std::map<std::string, std::string>, bool>;
   static Key key_of(const Question& q, Backend backend);
-  collective::Communicator make(const Question& q, const Key& key, std::vector<int> devices) const;
+  collective::Communicator make(const Question& q, const Key& key,
+                                std::vector<DeviceId> devices) const;
   const collective::Communicator& find(const Question& q, const Key& key);  // REQUIRES: lock_
   collective::Communicator join(const Question& q, const Key& key, const RankGroups& groups,
                                 bool exchanges) const;
@@ -172,7 +173,7 @@ SteadyStep steady_step(const Question& q, Level level = Level::Mid, const Option
 
 // The same of one plan's NCCL: version and variables, and whether they leave something to choose.
 // `devices`: of the plan's ranks. check() asks it.
-Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices,
+Problem check_nccl(const Plan& plan, const Question& q, const std::vector<DeviceId>& devices,
                    Communicators* known = nullptr);
 
 // Messages that one prediction at message fidelity would simulate, roughly. `program`: as

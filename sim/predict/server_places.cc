@@ -10,43 +10,43 @@
 namespace ddpsim::predict {
 namespace {
 
-std::vector<int> hosts_of(const topology::Fabric& f, const std::vector<int>& devices) {
-  std::vector<int> out;
-  for (int d : devices)
+std::vector<HostId> hosts_of(const topology::Fabric& f, const std::vector<DeviceId>& devices) {
+  std::vector<HostId> out;
+  for (DeviceId d : devices)
     if (std::find(out.begin(), out.end(), f.host_of(d)) == out.end()) out.push_back(f.host_of(d));
   return out;
 }
 
 // Of other jobs, too, whose hosts are not free.
-std::vector<int> free_hosts(const topology::Fabric& f, const std::vector<int>& devices) {
-  std::set<int> taken;
-  for (int d : devices) taken.insert(f.host_of(d));
-  std::vector<int> out;
-  for (int h = 0; h < f.devices() / f.cluster().devices_per_host; ++h)
+std::vector<HostId> free_hosts(const topology::Fabric& f, const std::vector<DeviceId>& devices) {
+  std::set<HostId> taken;
+  for (DeviceId d : devices) taken.insert(f.host_of(d));
+  std::vector<HostId> out;
+  for (HostId h : each<HostId>(f.cluster().hosts))
     if (!taken.count(h)) out.push_back(h);
   return out;
 }
 
 }  // namespace
 
-std::vector<int> server_devices(const topology::Fabric& f, const std::vector<int>& ranks,
-                                const Servers& servers) {
-  const std::vector<int> hosts = servers.own_hosts ? free_hosts(f, ranks) : hosts_of(f, ranks);
+std::vector<DeviceId> server_devices(const topology::Fabric& f, const std::vector<DeviceId>& ranks,
+                                     const Servers& servers) {
+  const std::vector<HostId> hosts = servers.own_hosts ? free_hosts(f, ranks) : hosts_of(f, ranks);
   const int per_host = f.cluster().devices_per_host;
-  std::vector<int> out;
+  std::vector<DeviceId> out;
   for (int s = 0; s < servers.count; ++s) {
     const auto n = static_cast<int>(hosts.size());
     // Those of one host use its NICs in turn.
-    out.push_back(hosts[s % n] * per_host + s / n % per_host);
+    out.push_back(f.device_of(hosts[s % n], s / n % per_host));
   }
   return out;
 }
 
-Problem check_server_places(const topology::Fabric& f, const std::vector<int>& devices,
+Problem check_server_places(const topology::Fabric& f, const std::vector<DeviceId>& devices,
                             const Servers& servers) {
   // A message between a GPU and its own host that costs nothing is no answer.
   if (!servers.own_hosts && f.cluster().device == DeviceKind::Gpu)
-    for (int d : devices)
+    for (DeviceId d : devices)
       if (!f.drawn() || f.inside(f.host_of(d)).to_cpu(f.local_of(d)).links.empty())
         return {"/plan/server_hosts",
                 "shared: gradients go from GPUs to servers on their own hosts, and cluster \"" +
@@ -62,15 +62,15 @@ Problem check_server_places(const topology::Fabric& f, const std::vector<int>& d
                 std::to_string(there) + (there == 1 ? " is" : " are") +
                 " there (raise cluster.hosts, lower --ranks or servers; server_hosts=shared puts "
                 "servers on the workers' hosts)"};
-  std::vector<int> all = devices;
-  for (int d : server_devices(f, devices, servers)) all.push_back(d);
+  std::vector<DeviceId> all = devices;
+  for (DeviceId d : server_devices(f, devices, servers)) all.push_back(d);
   return topology::check_reachable(f, all);
 }
 
 Problem check_servers(const Question& q) {
   if (!servers_of(q.scenario.plan)) return {};
   const Servers servers = *servers_of(q.scenario.plan);
-  const std::vector<int> devices = devices_of(q.scenario);
+  const std::vector<DeviceId> devices = devices_of(q.scenario);
   if (auto m = collective::missing_transport(q.fabric, q.profile); !m.empty())
     return {"/cluster", "the cluster uses transport \"" + m + "\", which profile \"" +
                             q.profile.name + "\" does not have"};
@@ -99,11 +99,11 @@ Problem check_servers(const Question& q) {
 }
 
 std::optional<systems::HostMemory> server_memory(const Question& q, Level level) {
-  const std::vector<int> places =
+  const std::vector<DeviceId> places =
       server_devices(q.fabric, devices_of(q.scenario), *servers_of(q.scenario.plan));
-  std::map<int, int> of_host;
+  std::map<HostId, int> of_host;
   int most = 1;
-  for (int d : places) most = std::max(most, ++of_host[q.fabric.host_of(d)]);
+  for (DeviceId d : places) most = std::max(most, ++of_host[q.fabric.host_of(d)]);
   systems::HostMemory out;
   out.touched = q.profile.kind == DeviceKind::Cpu
                     ? memory_rate(q.profile, level) / most

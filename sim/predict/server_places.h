@@ -11,10 +11,10 @@ namespace ddpsim::predict {
 
 // Of each server, a device of its host whose NIC it uses: on the ranks' hosts in turn, or on hosts
 // without a rank, one each, in their order. REQUIRES: check_servers found nothing.
-std::vector<int> server_devices(const topology::Fabric& fabric, const std::vector<int>& ranks,
-                                const Servers& servers);
+std::vector<DeviceId> server_devices(const topology::Fabric& fabric,
+                                     const std::vector<DeviceId>& ranks, const Servers& servers);
 // Hosts without a rank that are not there, or cannot be reached.
-Problem check_server_places(const topology::Fabric& fabric, const std::vector<int>& ranks,
+Problem check_server_places(const topology::Fabric& fabric, const std::vector<DeviceId>& ranks,
                             const Servers& servers);
 // What keeps a plan's servers from having an answer.
 Problem check_servers(const Question& q);

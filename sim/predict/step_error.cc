@@ -27,8 +27,8 @@ bool is_carried(const Question& q) {
 }
 
 bool on_one_host(const Question& q) {
-  std::set<int> hosts;
-  for (int device : devices_of(q.scenario)) hosts.insert(q.fabric.host_of(device));
+  std::set<HostId> hosts;
+  for (DeviceId device : devices_of(q.scenario)) hosts.insert(q.fabric.host_of(device));
   return hosts.size() < 2;
 }
 

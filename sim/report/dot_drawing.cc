@@ -56,15 +56,15 @@ std::string thousands(std::int64_t n) {
   return out;
 }
 
-std::string Drawing::vertex_id(int host, int vertex) const {
-  return fmt::format("h{}v{}", host, vertex);
+std::string Drawing::vertex_id(HostId host, int vertex) const {
+  return fmt::format("h{}v{}", host.number, vertex);
 }
-std::string Drawing::nic_id(int host, int nic) const {
+std::string Drawing::nic_id(HostId host, int nic) const {
   if (f_.drawn() && std::ssize(f_.host_graph().nics) > nic)
     return vertex_id(host, f_.host_graph().nics[nic]);
-  return fmt::format("h{}nic{}", host, nic);
+  return fmt::format("h{}nic{}", host.number, nic);
 }
-std::string Drawing::nvswitch_id(int host) const {
+std::string Drawing::nvswitch_id(HostId host) const {
   const auto& v = f_.host_graph().vertices;
   for (std::size_t i = 0; i < v.size(); ++i)
     if (v[i].kind == VertexKind::Nvswitch) return vertex_id(host, static_cast<int>(i));
@@ -75,7 +75,7 @@ bool Drawing::is_host(int s) const {
 }
 std::string Drawing::switch_id(int s) const {
   if (is_host(s))
-    for (int h = 0; h < c_.hosts; ++h)
+    for (HostId h : each<HostId>(c_.hosts))
       if (f_.network().switch_of(h, 0) == s) return nic_id(h, 0);
   return fmt::format("s{}", s);
 }

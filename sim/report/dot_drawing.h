@@ -34,9 +34,9 @@ class Drawing {
 
   // ---- names of nodes
 
-  std::string vertex_id(int host, int vertex) const;
-  std::string nic_id(int host, int nic) const;
-  std::string nvswitch_id(int host) const;
+  std::string vertex_id(HostId host, int vertex) const;
+  std::string nic_id(HostId host, int nic) const;
+  std::string nvswitch_id(HostId host) const;
   std::string switch_id(int s) const;
   // Whether this node of the network is a host.
   bool is_host(int s) const;

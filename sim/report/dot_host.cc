@@ -8,7 +8,8 @@ namespace {
 using topology::Fabric;
 
 // A host with `intra`, or with one device: its switch, devices and NICs.
-void plain(Drawing& dot, int h) {
+void plain(Drawing& dot, HostId host) {
+  const int h = host.number;
   const Fabric& f = dot.fabric();
   const Cluster& c = dot.cluster();
   const char* device = c.device == DeviceKind::Gpu ? "GPU" : "process";
@@ -24,7 +25,7 @@ void plain(Drawing& dot, int h) {
     devices.push_back(id);
     dot.node(id, fmt::format("{} {}", device, d), fill_of(VertexKind::Gpu));
     if (c.hosts > 1)
-      dot.add("    h{}nic{} -- {} [style=invis];\n", h, f.nic_of(h * c.devices_per_host + d), id);
+      dot.add("    h{}nic{} -- {} [style=invis];\n", h, f.nic_of(f.device_of(host, d)), id);
   }
   dot.row(nics);
   dot.row(devices);
@@ -34,7 +35,7 @@ void plain(Drawing& dot, int h) {
            fill_of(VertexKind::Nvswitch));
   for (int d = 0; d < c.devices_per_host; ++d)
     dot.edge(fmt::format("h{}dev{}", h, d), fmt::format("h{}sw", h),
-             f.intra_link(h * c.devices_per_host + d), "");
+             f.intra_link(f.device_of(host, d)), "");
 }
 
 // Where each vertex stands from left to right: GPUs in order, each other one over the mean of
@@ -60,7 +61,7 @@ std::vector<double> places(const HostGraph& g) {
 
 // Top to bottom: CPUs and NICs, PCIe switches, GPUs, NVSwitch; left to right by the GPUs below.
 // NVLinks from GPU to GPU hang below them.
-void inside(Drawing& dot, int h) {
+void inside(Drawing& dot, HostId h) {
   const Fabric& f = dot.fabric();
   const Cluster& c = dot.cluster();
   const HostGraph& g = f.host_graph();
@@ -96,16 +97,16 @@ void inside(Drawing& dot, int h) {
   }
   if (!f.inside(h).draws_nics() && c.hosts > 1 && !g.nics.empty())
     for (int d = 0; d < c.devices_per_host; ++d)
-      dot.add("    {} -- {} [style=invis];\n", dot.nic_id(h, f.nic_of(h * c.devices_per_host + d)),
+      dot.add("    {} -- {} [style=invis];\n", dot.nic_id(h, f.nic_of(f.device_of(h, d))),
               dot.vertex_id(h, g.gpus[d]));
   if (c.hosts > 1 && g.nics.empty())
     for (int k = 0; k < c.nics_per_host; ++k)
-      dot.node(fmt::format("h{}nic{}", h, k), fmt::format("nic{}", k), fill_of(VertexKind::Nic));
+      dot.node(dot.nic_id(h, k), fmt::format("nic{}", k), fill_of(VertexKind::Nic));
 }
 
 }  // namespace
 
-void draw_host(Drawing& dot, int h, const std::string& label) {
+void draw_host(Drawing& dot, HostId h, const std::string& label) {
   const HostGraph& g = dot.fabric().host_graph();
   auto is_gpu = [&](int v) { return g.vertices[v].kind == VertexKind::Gpu; };
   bool arcs = std::any_of(g.links.begin(), g.links.end(),
@@ -113,7 +114,7 @@ void draw_host(Drawing& dot, int h, const std::string& label) {
   dot.add(
       "  subgraph cluster_host{} {{\n    label=\"{}\"; {} style=rounded; color=\"#999999\"; "
       "bgcolor=\"#fafafa\"; fontsize=14;\n",
-      h, escaped(label),
+      h.number, escaped(label),
       arcs ? "labeljust=l;" : "labelloc=b;");  // out of the way of NVLinks
   if (dot.fabric().drawn())
     inside(dot, h);

@@ -8,7 +8,7 @@
 namespace ddpsim::report {
 
 // One host, as a box with this label: its devices and NICs and what joins them.
-void draw_host(Drawing& dot, int host, const std::string& label);
+void draw_host(Drawing& dot, HostId host, const std::string& label);
 
 // The network's switches; its cables from switch to switch.
 void draw_switches(Drawing& dot);

@@ -22,18 +22,18 @@ class Summary {
                    (f_.has_nic_links() && f_.network().trunks().size() > kMostTrunks);
     // Hosts on the same switches.
     std::map<std::vector<int>, Group> groups;
-    for (int h = 0; h < c_.hosts; ++h) {
+    for (HostId h : each<HostId>(c_.hosts)) {
       std::vector<int> key;
       if (!by_role) key = switches_of(h);
       auto& g = groups[key];
       if (g.count++ == 0) g.first = h;
     }
     for (const auto& [key, g] : groups) {
-      std::string label = by_role ? fmt::format("host\n× {}", thousands(c_.hosts))
-                          : g.count == 1
-                              ? fmt::format("host {}", g.first)
-                              : fmt::format("hosts from {}\n× {}", g.first, thousands(g.count));
-      dot_.add("  g{} [label=\"{}\", shape=box3d, fillcolor=\"#fafafa\"];\n", g.first,
+      std::string label =
+          by_role        ? fmt::format("host\n× {}", thousands(c_.hosts))
+          : g.count == 1 ? fmt::format("host {}", g.first.number)
+                         : fmt::format("hosts from {}\n× {}", g.first.number, thousands(g.count));
+      dot_.add("  g{} [label=\"{}\", shape=box3d, fillcolor=\"#fafafa\"];\n", g.first.number,
                label_text(label));
     }
     if (by_role) {
@@ -47,7 +47,8 @@ class Summary {
         std::map<int, int> nics;
         for (int k = 0; k < c_.nics_per_host; ++k) ++nics[f_.network().switch_of(g.first, k)];
         for (const auto& [s, n] : nics)
-          dot_.edge(fmt::format("s{}", s), fmt::format("g{}", g.first), f_.nic_link(g.first, 0),
+          dot_.edge(fmt::format("s{}", s), fmt::format("g{}", g.first.number),
+                    f_.nic_link(g.first, 0),
                     g.count * n > 1 ? fmt::format("× {}", thousands(g.count * n)) : "");
       }
     } else {
@@ -59,7 +60,7 @@ class Summary {
  private:
   // Hosts that are one box.
   struct Group {
-    int first = 0;
+    HostId first;
     int count = 0;
   };
 
@@ -78,7 +79,7 @@ class Summary {
 
   // The switches that a host's cables end at; in a graph, those and the other hosts that it is
   // joined to.
-  std::vector<int> switches_of(int h) {
+  std::vector<int> switches_of(HostId h) {
     std::set<int> out;
     if (f_.has_nic_links()) {
       for (int k = 0; k < c_.nics_per_host; ++k) out.insert(f_.network().switch_of(h, k));
@@ -95,10 +96,11 @@ class Summary {
     std::map<int, const Group*> group_of;  // node of a host -> its group
     std::map<std::vector<int>, const Group*> by_key;
     for (const auto& [key, g] : groups) by_key[key] = &g;
-    for (int h = 0; h < c_.hosts; ++h)
+    for (HostId h : each<HostId>(c_.hosts))
       group_of[f_.network().switch_of(h, 0)] = by_key[switches_of(h)];
     auto id = [&](int s) {
-      return group_of.count(s) ? fmt::format("g{}", group_of[s]->first) : fmt::format("s{}", s);
+      return group_of.count(s) ? fmt::format("g{}", group_of[s]->first.number)
+                               : fmt::format("s{}", s);
     };
     std::map<std::tuple<std::string, std::string, std::int64_t>, std::pair<std::uint32_t, int>>
         bundles;

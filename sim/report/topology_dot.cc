@@ -24,13 +24,13 @@ void draw_racks(Drawing& dot) {
   const Fabric& f = dot.fabric();
   const Cluster& c = dot.cluster();
   if (c.pattern != Pattern::Nvl72) return;
-  for (int h = 0; h < c.hosts; ++h) {
-    int rack = h / c.hosts_per_rack;
-    if (h % c.hosts_per_rack == 0)
+  for (HostId h : each<HostId>(c.hosts)) {
+    const int rack = f.group_of(h);
+    if (h.number % c.hosts_per_rack == 0)
       dot.add("  rack{} [label=\"NVLink switches\\nof rack {}\", fillcolor=\"{}\"];\n", rack, rack,
               fill_of(VertexKind::Nvswitch));
     dot.add("  {} -- rack{} [color=\"{}\", penwidth=3, label=\"\"];\n",
-            f.drawn() ? dot.nvswitch_id(h) : fmt::format("h{}sw", h), rack,
+            f.drawn() ? dot.nvswitch_id(h) : fmt::format("h{}sw", h.number), rack,
             style_of(LinkKind::Nvlink).colour);
   }
 }
@@ -39,13 +39,13 @@ void draw_racks(Drawing& dot) {
 void draw_whole(Drawing& dot) {
   const Fabric& f = dot.fabric();
   const Cluster& c = dot.cluster();
-  for (int h = 0; h < c.hosts; ++h) draw_host(dot, h, fmt::format("host {}", h));
+  for (HostId h : each<HostId>(c.hosts)) draw_host(dot, h, fmt::format("host {}", h.number));
   if (c.hosts == 1) return;
   draw_switches(dot);
   draw_trunks(dot);
   draw_racks(dot);
   if (!f.has_nic_links()) return;
-  for (int h = 0; h < c.hosts; ++h)
+  for (HostId h : each<HostId>(c.hosts))
     for (int k = 0; k < c.nics_per_host; ++k)
       dot.edge(fmt::format("s{}", f.network().switch_of(h, k)), dot.nic_id(h, k), f.nic_link(h, k),
                "");

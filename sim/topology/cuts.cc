@@ -57,15 +57,16 @@ std::int64_t bisection_between_hosts(const Fabric& f) {
     cut.join(net.trunks()[t].from, net.trunks()[t].to, rate(f, l), rate(f, l + 1));
   }
   std::map<std::pair<std::size_t, bool>, std::int64_t> ends;  // [switch, first half]
-  for (int h = 0; h < c.hosts; ++h) {
+  for (HostId h : each<HostId>(c.hosts)) {
+    const bool first = h.number < half;
     for (int k = 0; k < c.nics_per_host; ++k)
-      ends[{net.switch_of(h, k), h < half}] +=
+      ends[{net.switch_of(h, k), first}] +=
           f.has_nic_links() ? rate(f, f.nic_link(h, k)) : kUnlimited / c.hosts;
     if (rack)
-      for (int d = h * c.devices_per_host; d < (h + 1) * c.devices_per_host; ++d) {
+      for (DeviceId d : f.devices_of(h)) {
         std::uint32_t up = f.drawn() ? f.inside(h).to_nvswitch(f.local_of(d)) : 0;
         if (up != UINT32_MAX)
-          ends[{n + static_cast<std::size_t>(h / c.hosts_per_rack), h < half}] +=
+          ends[{n + f.group_of(h), first}] +=
               rate(f, f.drawn() ? f.inside_link(h, up) : f.intra_link(d));
       }
   }
@@ -78,15 +79,15 @@ std::int64_t bisection_between_hosts(const Fabric& f) {
   return cut.flow();
 }
 
-std::int64_t bisection_inside(const Fabric& f, int host) {
+std::int64_t bisection_inside(const Fabric& f, HostId host) {
   int n = f.cluster().devices_per_host;
   if (n < 2) return 0;
   int half = (n + 1) / 2;
   if (!f.drawn()) {
     std::int64_t first = 0;
     std::int64_t second = 0;
-    for (int d = 0; d < n; ++d)
-      (d < half ? first : second) += f.links()[f.intra_link(host * n + d)].bandwidth.bits_per_s;
+    for (DeviceId d : f.devices_of(host))
+      (f.local_of(d) < half ? first : second) += f.links()[f.intra_link(d)].bandwidth.bits_per_s;
     return std::min(first, second);
   }
   const HostGraph& g = f.host_graph();
@@ -109,7 +110,7 @@ std::vector<std::string> single_points_of_failure(const Fabric& f) {
   const Network& net = f.network();
   std::vector<std::string> out;
   if (c.hosts < 2) return out;
-  if (f.same_rack(0, c.hosts - 1))
+  if (f.same_rack(HostId{}, HostId::at(c.hosts - 1)))
     return out;  // one NVLink domain: its switches are several, and not drawn
   // Switches, then (unless they are nodes of a graph) hosts.
   std::size_t switches = net.switches();
@@ -123,10 +124,9 @@ std::vector<std::string> single_points_of_failure(const Fabric& f) {
       ++cables[std::minmax(static_cast<std::size_t>(net.trunks()[t].from),
                            static_cast<std::size_t>(net.trunks()[t].to))];
   if (f.has_nic_links())
-    for (int h = 0; h < c.hosts; ++h)
+    for (HostId h : each<HostId>(c.hosts))
       for (int k = 0; k < c.nics_per_host; ++k)
-        if (!f.failed(f.nic_link(h, k)))
-          ++cables[{net.switch_of(h, k), switches + static_cast<std::size_t>(h)}];
+        if (!f.failed(f.nic_link(h, k))) ++cables[{net.switch_of(h, k), switches + h.number}];
   std::vector<std::int64_t> parallel;
   for (const auto& [ends, n] : cables) {
     boost::add_edge(ends.first, ends.second, parallel.size(), g);

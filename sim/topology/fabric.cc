@@ -34,7 +34,7 @@ Fabric::Fabric(const Cluster& cluster) : cluster_(cluster), network_(cluster) {
   if (has_nic_links()) {
     net_transport_ = transport_id(c.link.transport);
     nic_base_ = static_cast<LinkId>(links_.size());
-    for (int h = 0; h < c.hosts; ++h) {
+    for (HostId h : each<HostId>(c.hosts)) {
       LinkSpec nic = c.link;
       for (const SlowLink& s : c.slow_links)
         if (s.host == h) nic.bandwidth = s.bandwidth;
@@ -62,19 +62,19 @@ LinkId Fabric::add(const LinkSpec& spec, LinkKind kind) {
   return static_cast<LinkId>(links_.size() - 2);
 }
 
-int Fabric::group_of(int host) const {
+int Fabric::group_of(HostId host) const {
   const Cluster& c = cluster_;
   switch (c.pattern) {
     case Pattern::Racks:
-      return host / ((c.hosts + c.racks - 1) / c.racks);
+      return host.number / ((c.hosts + c.racks - 1) / c.racks);
     case Pattern::FatTree:
-      return host / c.hosts_per_leaf;
+      return host.number / c.hosts_per_leaf;
     case Pattern::RailOptimised:
-      return host / c.hosts_per_group;
+      return host.number / c.hosts_per_group;
     case Pattern::Dragonfly:
-      return host / (c.routers_per_group * c.hosts_per_router);
+      return host.number / (c.routers_per_group * c.hosts_per_router);
     case Pattern::Nvl72:
-      return host / c.hosts_per_rack;
+      return host.number / c.hosts_per_rack;
     case Pattern::Star:
     case Pattern::Graph:
     case Pattern::Ring:
@@ -117,7 +117,7 @@ void Fabric::apply_faults() {
     }
   }
   std::vector<std::uint32_t> trunks;
-  std::map<int, std::vector<bool>> inside_failed;
+  std::map<HostId, std::vector<bool>> inside_failed;
   if (!c.failed_links.empty()) failed_cables_.assign(links_.size() / 2, false);
   for (std::size_t i = 0; i < c.failed_links.size(); ++i) {
     std::string path = "/failed_links/" + std::to_string(i);
@@ -133,7 +133,7 @@ void Fabric::apply_faults() {
       dead_nics_.resize(static_cast<std::size_t>(c.hosts) * c.nics_per_host, false);
       dead_nics_[(l - nic_base_) / 2] = true;
     } else if (drawn()) {
-      auto& failed = inside_failed[static_cast<int>(l / host_links_)];
+      auto& failed = inside_failed[HostId::at(static_cast<int>(l / host_links_))];
       failed.resize(host_graph_.links.size(), false);
       failed[l % host_links_ / 2] = true;
     } else {
@@ -158,35 +158,35 @@ void Fabric::apply_faults() {
     network_.fail(trunks);
 }
 
-std::size_t Fabric::kind_of_host(int host) const {
+std::size_t Fabric::kind_of_host(HostId host) const {
   auto it = other_hosts_.find(host);
   return it == other_hosts_.end() ? 0 : it->second;
 }
 
-int Fabric::usable_nic(int host, int nic) const {
+int Fabric::usable_nic(HostId host, int nic) const {
   int n = cluster_.nics_per_host;
   if (dead_nics_.empty()) return nic;
   for (int k = 0; k < n; ++k)
-    if (!dead_nics_[host * n + (nic + k) % n]) return (nic + k) % n;
+    if (!dead_nics_[host.number * n + (nic + k) % n]) return (nic + k) % n;
   return nic;
 }
 
-bool Fabric::reaches_nic(int device, int nic) const {
-  int host = host_of(device);
-  if (!dead_nics_.empty() && dead_nics_[host * cluster_.nics_per_host + nic]) return false;
+bool Fabric::reaches_nic(DeviceId device, int nic) const {
+  const HostId host = host_of(device);
+  if (!dead_nics_.empty() && dead_nics_[host.number * cluster_.nics_per_host + nic]) return false;
   return !drawn() || !hosts_.front().draws_nics() ||
          inside(host).to_nic(local_of(device), nic).type != PathType::Dis;
 }
 
-bool Fabric::in_rack(int a, int b) const {
+bool Fabric::in_rack(DeviceId a, DeviceId b) const {
   if (!same_rack(host_of(a), host_of(b))) return false;
   return !drawn() || (inside(host_of(a)).to_nvswitch(local_of(a)) != UINT32_MAX &&
                       inside(host_of(b)).to_nvswitch(local_of(b)) != UINT32_MAX);
 }
 
-bool Fabric::reachable(int from, int to) const {
-  int a = host_of(from);
-  int b = host_of(to);
+bool Fabric::reachable(DeviceId from, DeviceId to) const {
+  const HostId a = host_of(from);
+  const HostId b = host_of(to);
   if (a == b)
     return !drawn() || inside(a).between(local_of(from), local_of(to)).type != PathType::Dis;
   if (in_rack(from, to)) return true;
@@ -196,24 +196,24 @@ bool Fabric::reachable(int from, int to) const {
          network_.reachable(a, nic_a, b, nic_b);
 }
 
-void Fabric::append_local(int host, const LocalPath& path, std::vector<LinkId>& links) const {
+void Fabric::append_local(HostId host, const LocalPath& path, std::vector<LinkId>& links) const {
   for (std::uint32_t l : path.links) links.push_back(inside_link(host, l));
 }
 
-LinkId Fabric::nvlink_up(int device) const {
+LinkId Fabric::nvlink_up(DeviceId device) const {
   return drawn()
              ? inside_link(host_of(device), inside(host_of(device)).to_nvswitch(local_of(device)))
              : intra_link(device);
 }
 
-LinkId Fabric::nvlink_down(int device) const {
+LinkId Fabric::nvlink_down(DeviceId device) const {
   return drawn()
              ? inside_link(host_of(device), inside(host_of(device)).from_nvswitch(local_of(device)))
              : intra_link(device) + 1;
 }
 
-LinkId Fabric::append_inside(int from, int to, std::vector<LinkId>& links) const {
-  int host = host_of(from);
+LinkId Fabric::append_inside(DeviceId from, DeviceId to, std::vector<LinkId>& links) const {
+  const HostId host = host_of(from);
   if (host == host_of(to) && drawn()) {
     const LocalPath& path = inside(host).between(local_of(from), local_of(to));
     append_local(host, path, links);
@@ -229,7 +229,7 @@ void Fabric::finish(Route& route) const {
   for (LinkId l : route.links) route.latency += links_[l].latency;
 }
 
-void Fabric::find_route(int from, int to, Route& route) const {
+void Fabric::find_route(DeviceId from, DeviceId to, Route& route) const {
   if (host_of(from) != host_of(to) && !in_rack(from, to))
     return find_route_by_nics(from, nic_of(from), to, nic_of(to), route);
   route.links.clear();
@@ -237,21 +237,21 @@ void Fabric::find_route(int from, int to, Route& route) const {
   finish(route);
 }
 
-void Fabric::find_links(int from, int to, std::vector<LinkId>& links) const {
+void Fabric::find_links(DeviceId from, DeviceId to, std::vector<LinkId>& links) const {
   if (host_of(from) != host_of(to) && !in_rack(from, to))
     return find_links_by_nics(from, nic_of(from), to, nic_of(to), links);
   links.clear();
   append_inside(from, to, links);
 }
 
-void Fabric::append_exit(int device, int nic, std::vector<LinkId>& links) const {
-  int host = host_of(device);
+void Fabric::append_exit(DeviceId device, int nic, std::vector<LinkId>& links) const {
+  const HostId host = host_of(device);
   if (drawn() && hosts_.front().draws_nics())
     append_local(host, inside(host).to_nic(local_of(device), nic), links);
   if (has_nic_links()) links.push_back(nic_link(host, nic));
 }
 
-std::uint8_t Fabric::append_crossing(int from_host, int from_nic, int to_host, int to_nic,
+std::uint8_t Fabric::append_crossing(HostId from_host, int from_nic, HostId to_host, int to_nic,
                                      std::vector<LinkId>& links) const {
   std::size_t first = links.size();
   network_.find_way(from_host, from_nic, to_host, to_nic, links);
@@ -259,17 +259,17 @@ std::uint8_t Fabric::append_crossing(int from_host, int from_nic, int to_host, i
   return has_nic_links() ? net_transport_ : links_[links[first]].transport;
 }
 
-void Fabric::append_entry(int nic, int device, std::vector<LinkId>& links) const {
-  int host = host_of(device);
+void Fabric::append_entry(int nic, DeviceId device, std::vector<LinkId>& links) const {
+  const HostId host = host_of(device);
   if (has_nic_links()) links.push_back(nic_link(host, nic) + 1);
   if (drawn() && hosts_.front().draws_nics())
     append_local(host, inside(host).from_nic(nic, local_of(device)), links);
 }
 
-std::uint8_t Fabric::append_by_nics(int from, int from_nic, int to, int to_nic,
+std::uint8_t Fabric::append_by_nics(DeviceId from, int from_nic, DeviceId to, int to_nic,
                                     std::vector<LinkId>& links) const {
-  int a = host_of(from);
-  int b = host_of(to);
+  const HostId a = host_of(from);
+  const HostId b = host_of(to);
   from_nic = usable_nic(a, from_nic);
   to_nic = usable_nic(b, to_nic);
   append_exit(from, from_nic, links);
@@ -278,28 +278,29 @@ std::uint8_t Fabric::append_by_nics(int from, int from_nic, int to, int to_nic,
   return transport;
 }
 
-void Fabric::find_route_by_nics(int from, int from_nic, int to, int to_nic, Route& route) const {
+void Fabric::find_route_by_nics(DeviceId from, int from_nic, DeviceId to, int to_nic,
+                                Route& route) const {
   route.links.clear();
   route.transport = append_by_nics(from, from_nic, to, to_nic, route.links);
   finish(route);
 }
 
-void Fabric::find_links_by_nics(int from, int from_nic, int to, int to_nic,
+void Fabric::find_links_by_nics(DeviceId from, int from_nic, DeviceId to, int to_nic,
                                 std::vector<LinkId>& links) const {
   links.clear();
   append_by_nics(from, from_nic, to, to_nic, links);
 }
 
-PathType Fabric::path_type_by_cpu(int from, int to) const {
-  int host = host_of(from);
+PathType Fabric::path_type_by_cpu(DeviceId from, DeviceId to) const {
+  const HostId host = host_of(from);
   if (host != host_of(to)) return PathType::Dis;
   if (drawn()) return inside(host).by_cpu(local_of(from), local_of(to)).type;
   return links_[intra_link(from)].kind == LinkKind::Nvlink ? PathType::Dis : PathType::Phb;
 }
 
-void Fabric::find_route_by_cpu(int from, int to, Route& route) const {
+void Fabric::find_route_by_cpu(DeviceId from, DeviceId to, Route& route) const {
   if (!drawn()) return find_route(from, to, route);
-  int host = host_of(from);
+  const HostId host = host_of(from);
   const LocalPath& path = inside(host).by_cpu(local_of(from), local_of(to));
   route.links.clear();
   append_local(host, path, route.links);
@@ -307,9 +308,9 @@ void Fabric::find_route_by_cpu(int from, int to, Route& route) const {
   finish(route);
 }
 
-PathType Fabric::path_type(int from, int to) const {
+PathType Fabric::path_type(DeviceId from, DeviceId to) const {
   if (from == to) return PathType::Loc;
-  int a = host_of(from);
+  const HostId a = host_of(from);
   if (a != host_of(to))
     return in_rack(from, to) ? PathType::Nvl : reachable(from, to) ? PathType::Net : PathType::Dis;
   if (drawn()) return inside(a).between(local_of(from), local_of(to)).type;
@@ -325,23 +326,23 @@ PathType Fabric::path_type(int from, int to) const {
   }
 }
 
-PathType Fabric::nic_path_type(int device, int nic) const {
-  int host = host_of(device);
+PathType Fabric::nic_path_type(DeviceId device, int nic) const {
+  const HostId host = host_of(device);
   if (drawn() && hosts_.front().draws_nics())
     return inside(host).to_nic(local_of(device), nic).type;
   if (nic == nic_of(device)) return PathType::Pix;
-  for (int d = host * cluster_.devices_per_host; d < (host + 1) * cluster_.devices_per_host; ++d)
+  for (DeviceId d : devices_of(host))
     if (nic_of(d) == nic && path_type(device, d) == PathType::Nvl) return PathType::Pxn;
   return PathType::Phb;
 }
 
-PathType Fabric::nic_back_path_type(int device, int nic) const {
+PathType Fabric::nic_back_path_type(DeviceId device, int nic) const {
   if (drawn() && hosts_.front().draws_nics())
     return inside(host_of(device)).from_nic(nic, local_of(device)).type;
   return nic == nic_of(device) ? PathType::Pix : PathType::Phb;
 }
 
-bool Fabric::nvlink_domain(int a, int b) const {
+bool Fabric::nvlink_domain(DeviceId a, DeviceId b) const {
   if (a == b) return true;
   if (host_of(a) != host_of(b)) return in_rack(a, b);
   return drawn() ? inside(host_of(a)).nvlink_domain(local_of(a), local_of(b))
@@ -374,7 +375,7 @@ std::string Fabric::link_name(LinkId link) const {
   return "host" + std::to_string(offset / 2 / nics) + nic + way(offset);
 }
 
-bool Fabric::nics_reach(int host_a, int host_b) const {
+bool Fabric::nics_reach(HostId host_a, HostId host_b) const {
   for (int k = 0; k < cluster_.nics_per_host; ++k)
     if (!network_.reachable(host_a, usable_nic(host_a, 0), host_b, usable_nic(host_b, k)) ||
         !network_.reachable(host_b, usable_nic(host_b, 0), host_a, usable_nic(host_a, k)))
@@ -382,9 +383,9 @@ bool Fabric::nics_reach(int host_a, int host_b) const {
   return true;
 }
 
-Problem check_reachable(const Fabric& f, const std::vector<int>& devices) {
-  auto host = [&](int d) { return std::to_string(f.host_of(d)); };
-  auto sentence = [&](int from, int to) -> Problem {
+Problem check_reachable(const Fabric& f, const std::vector<DeviceId>& devices) {
+  auto host = [&](DeviceId d) { return std::to_string(f.host_of(d).number); };
+  auto sentence = [&](DeviceId from, DeviceId to) -> Problem {
     if (f.host_of(from) == f.host_of(to))
       return {"/inside", "no way inside host " + host(from) + " from GPU " +
                              std::to_string(f.local_of(from)) + " to GPU " +
@@ -399,21 +400,22 @@ Problem check_reachable(const Fabric& f, const std::vector<int>& devices) {
                 (failed ? ": every way crosses a failed link" : "") +
                 "; every host that has a rank needs a route to the others"};
   };
-  std::map<int, std::vector<int>> local;  // of hosts some of whose GPUs do not reach one another
+  std::map<HostId, std::vector<DeviceId>>
+      local;  // of hosts some of whose GPUs do not reach one another
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    int to = devices[(i + 1) % devices.size()];
+    const DeviceId to = devices[(i + 1) % devices.size()];
     if (devices[i] != to && !f.reachable(devices[i], to)) return sentence(devices[i], to);
     if (f.drawn() && f.inside(f.host_of(devices[i])).split())
       local[f.host_of(devices[i])].push_back(devices[i]);
   }
   for (const auto& [h, members] : local)
-    for (int a : members)
-      for (int b : members)
+    for (DeviceId a : members)
+      for (DeviceId b : members)
         if (a != b && !f.reachable(a, b)) return sentence(a, b);
   // NCCL's channels are spread over all NICs of a host, whichever GPU is nearest to them.
   if (f.cluster().failed_links.empty() || f.nics_per_host() < 2) return {};
-  const int first = devices.empty() ? 0 : devices.front();
-  for (int to : devices)
+  const DeviceId first = devices.empty() ? DeviceId{} : devices.front();
+  for (DeviceId to : devices)
     if (f.host_of(to) != f.host_of(first) && !f.nics_reach(f.host_of(first), f.host_of(to)))
       return {"/failed_links",
               "not every NIC of host " + host(first) + " reaches every NIC of host " + host(to) +

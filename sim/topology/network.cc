@@ -141,9 +141,9 @@ void Network::make_graph(const Cluster& c) {
     make_table();
 }
 
-int Network::switch_of(int host, int nic) const {
-  if (pattern_ == Pattern::Graph) return host_node_[host];
-  int group = host / per_switch_;
+int Network::switch_of(HostId host, int nic) const {
+  if (pattern_ == Pattern::Graph) return host_node_[host.number];
+  int group = host.number / per_switch_;
   return pattern_ == Pattern::RailOptimised ? group * nics_ + nic : group;
 }
 
@@ -211,7 +211,7 @@ void Network::step(int& router, std::size_t d, int sign, std::vector<std::uint32
   router = next;
 }
 
-bool Network::by_pattern(int host_a, int nic_a, int host_b, int nic_b,
+bool Network::by_pattern(HostId host_a, int nic_a, HostId host_b, int nic_b,
                          std::vector<std::uint32_t>& out) const {
   std::size_t before = out.size();
   int a = switch_of(host_a, nic_a);
@@ -229,11 +229,11 @@ bool Network::by_pattern(int host_a, int nic_a, int host_b, int nic_b,
       break;
     case Pattern::FatTree:
     case Pattern::RailOptimised: {
-      int source = host_a * nics_ + nic_a;
+      const int source = number_of(host_a, nic_a);
       int spine =
           ecmp_ == Ecmp::Hash
-              ? static_cast<int>(ecmp_choice(u(source), u(host_b * nics_ + nic_b), u(spines_)))
-              : (pattern_ == Pattern::FatTree ? source : host_a) % spines_;
+              ? static_cast<int>(ecmp_choice(u(source), u(number_of(host_b, nic_b)), u(spines_)))
+              : (pattern_ == Pattern::FatTree ? source : host_a.number) % spines_;
       out.push_back(2 * u(std::int64_t{a} * spines_ + spine));
       out.push_back(2 * u(std::int64_t{b} * spines_ + spine) + 1);
       break;
@@ -300,22 +300,22 @@ void Network::by_table(int from, int to, std::uint32_t source, std::uint32_t des
   }
 }
 
-bool Network::reachable(int host_a, int nic_a, int host_b, int nic_b) const {
+bool Network::reachable(HostId host_a, int nic_a, HostId host_b, int nic_b) const {
   int a = switch_of(host_a, nic_a);
   int b = switch_of(host_b, nic_b);
   if (a == b) return true;
-  if (!inbound_.empty()) return inbound_[host_a][b] != UINT32_MAX;
+  if (!inbound_.empty()) return inbound_[host_a.number][b] != UINT32_MAX;
   if (pattern_ != Pattern::Graph && !any_failed_) return true;
   return distance_[static_cast<std::size_t>(row_of_[b]) * switches_ + a] != UINT16_MAX;
 }
 
-void Network::find_way(int host_a, int nic_a, int host_b, int nic_b,
+void Network::find_way(HostId host_a, int nic_a, HostId host_b, int nic_b,
                        std::vector<std::uint32_t>& out) const {
   if (pattern_ == Pattern::Graph && ecmp_ == Ecmp::Source) {
     std::size_t before = out.size();
-    const auto& inbound = inbound_[host_a];
-    int source = host_node_[host_a];
-    for (int node = host_node_[host_b]; node != source;) {
+    const auto& inbound = inbound_[host_a.number];
+    int source = host_node_[host_a.number];
+    for (int node = host_node_[host_b.number]; node != source;) {
       std::uint32_t link = inbound[node];
       out.push_back(link);
       node = link % 2 == 0 ? trunks_[link / 2].from : trunks_[link / 2].to;
@@ -325,8 +325,8 @@ void Network::find_way(int host_a, int nic_a, int host_b, int nic_b,
   }
   if (pattern_ != Pattern::Graph && by_pattern(host_a, nic_a, host_b, nic_b, out)) return;
   by_table(switch_of(host_a, nic_a), switch_of(host_b, nic_b),
-           static_cast<std::uint32_t>(host_a * nics_ + nic_a),
-           static_cast<std::uint32_t>(host_b * nics_ + nic_b), out);
+           static_cast<std::uint32_t>(number_of(host_a, nic_a)),
+           static_cast<std::uint32_t>(number_of(host_b, nic_b)), out);
 }
 
 bool Network::each_its_own() const {
@@ -334,20 +334,20 @@ bool Network::each_its_own() const {
   return pattern_ == Pattern::Graph || any_failed_ || (spines && ecmp_ == Ecmp::Hash);
 }
 
-std::uint32_t Network::alike_from(int host, int nic) const {
-  int source = host * nics_ + nic;
+std::uint32_t Network::alike_from(HostId host, int nic) const {
+  const int source = number_of(host, nic);
   std::int64_t number = switch_of(host, nic);
   if (each_its_own())
     number = source;
   else if (pattern_ == Pattern::FatTree)
     number = number * spines_ + source % spines_;
   else if (pattern_ == Pattern::RailOptimised)
-    number = number * spines_ + host % spines_;
+    number = number * spines_ + host.number % spines_;
   return static_cast<std::uint32_t>(number);
 }
 
-std::uint32_t Network::alike_to(int host, int nic) const {
-  return static_cast<std::uint32_t>(each_its_own() ? host * nics_ + nic : switch_of(host, nic));
+std::uint32_t Network::alike_to(HostId host, int nic) const {
+  return static_cast<std::uint32_t>(each_its_own() ? number_of(host, nic) : switch_of(host, nic));
 }
 
 const char* Network::role_of(int s) const {

@@ -42,7 +42,7 @@ class Network {
   const std::vector<Trunk>& trunks() const { return trunks_; }
   const std::vector<LinkSpec>& specs() const { return specs_; }
   // Switch that a host's NIC is plugged into (a graph: the host's own node).
-  int switch_of(int host, int nic) const;
+  int switch_of(HostId host, int nic) const;
   std::string switch_name(int s) const;
   // What a summary calls switches that do the same: "leaf", "spine", "router".
   const char* role_of(int s) const;
@@ -51,15 +51,15 @@ class Network {
   // Trunks that carry nothing; to be called once, before ways are asked for.
   void fail(const std::vector<std::uint32_t>& trunks);
   bool failed(std::uint32_t trunk) const { return !failed_.empty() && failed_[trunk]; }
-  bool reachable(int host_a, int nic_a, int host_b, int nic_b) const;
+  bool reachable(HostId host_a, int nic_a, HostId host_b, int nic_b) const;
   // Appends 2 * trunk + direction for each trunk of the way. REQUIRES reachable.
-  void find_way(int host_a, int nic_a, int host_b, int nic_b,
+  void find_way(HostId host_a, int nic_a, HostId host_b, int nic_b,
                 std::vector<std::uint32_t>& out) const;
   // Of NICs with the same number find_way takes the same ways, to any NIC (from any NIC): the
   // switch and, where it matters, what chooses the spine. NICs that are hashed, or whose ways may
   // go around a failed trunk, have a number each.
-  std::uint32_t alike_from(int host, int nic) const;
-  std::uint32_t alike_to(int host, int nic) const;
+  std::uint32_t alike_from(HostId host, int nic) const;
+  std::uint32_t alike_to(HostId host, int nic) const;
 
  private:
   std::uint32_t spec(const LinkSpec& l);
@@ -72,13 +72,14 @@ class Network {
   void make_graph(const Cluster& c);
   void make_table();
   // The pattern's own way; false if it crosses a failed trunk.
-  bool by_pattern(int host_a, int nic_a, int host_b, int nic_b,
+  bool by_pattern(HostId host_a, int nic_a, HostId host_b, int nic_b,
                   std::vector<std::uint32_t>& out) const;
   // A way depends on the two NICs' own numbers, not only on what they have in common with others.
   bool each_its_own() const;
   void by_table(int from, int to, std::uint32_t source, std::uint32_t destination,
                 std::vector<std::uint32_t>& out) const;
   void step(int& router, std::size_t dimension, int sign, std::vector<std::uint32_t>& out) const;
+  int number_of(HostId host, int nic) const { return host.number * nics_ + nic; }
   int gateway(int group, int other) const;
   std::uint32_t local_trunk(int group, int a, int b) const;
 

@@ -22,10 +22,11 @@ std::string what_inside(const HostGraph& g, const HostGraph::Edge& e) {
   return name(e.from) + " - " + name(e.to);
 }
 
-std::vector<int> spread(int count, int most) {
-  std::vector<int> out;
+std::vector<DeviceId> spread(int count, int most) {
+  std::vector<DeviceId> out;
   int n = std::min(count, most);
-  for (int i = 0; i < n; ++i) out.push_back(static_cast<int>(std::int64_t{i} * count / n));
+  for (int i = 0; i < n; ++i)
+    out.push_back(DeviceId::at(static_cast<int>(std::int64_t{i} * count / n)));
   return out;
 }
 
@@ -38,27 +39,28 @@ void check_nics(const Fabric& f, std::vector<Finding>& out) {
         {Severity::Note,
          number(unused) + " of " + number(f.nics_per_host()) +
              " NICs of a host are no GPU's nearest: only what is sent by a chosen NIC uses them"});
-  if (!f.drawn() || !f.inside(0).draws_nics()) {
+  if (!f.drawn() || !f.inside(HostId{}).draws_nics()) {
     if (c.device == DeviceKind::Gpu)
       out.push_back(
           {Severity::Note,
            "no ways from GPUs to NICs are drawn: they cost nothing and are never the bottleneck"});
     return;
   }
-  for (int d = 0; d < c.devices_per_host; ++d) {
-    const LocalPath& p = f.inside(0).to_nic(d, f.nic_of(d));
-    Bandwidth nic = f.links()[f.nic_link(0, f.nic_of(d))].bandwidth;
+  for (DeviceId d : f.devices_of(HostId{})) {
+    const LocalPath& p = f.inside(HostId{}).to_nic(f.local_of(d), f.nic_of(d));
+    Bandwidth nic = f.links()[f.nic_link(HostId{}, f.nic_of(d))].bandwidth;
     if (p.type != PathType::Dis && p.bits_per_s < nic.bits_per_s) {
-      out.push_back({Severity::Warning, "the way from GPU " + number(d) + " to its NIC carries " +
+      out.push_back({Severity::Warning, "the way from GPU " + number(f.local_of(d)) +
+                                            " to its NIC carries " +
                                             to_string(Bandwidth{p.bits_per_s}) +
                                             ", less than the NIC's " + to_string(nic)});
       break;
     }
   }
-  for (int d = 0; d < c.devices_per_host; ++d)
+  for (DeviceId d : f.devices_of(HostId{}))
     if (PathType t = f.nic_path_type(d, f.nic_of(d)); t == PathType::Phb || t == PathType::Sys) {
       out.push_back(
-          {Severity::Note, "GPU " + number(d) + " reaches its NIC by " + name_of(t) +
+          {Severity::Note, "GPU " + number(f.local_of(d)) + " reaches its NIC by " + name_of(t) +
                                ", farther than NCCL sends from GPU memory by default (PXB)"});
       break;
     }
@@ -109,13 +111,13 @@ std::vector<LinkGroup> link_groups(const Fabric& f, std::vector<std::uint32_t>* 
   };
   const Cluster& c = f.cluster();
   if (f.drawn())
-    for (int h = 0; h < c.hosts; ++h)
+    for (HostId h : each<HostId>(c.hosts))
       for (std::uint32_t i = 0; i < f.host_graph().links.size(); ++i)
         add(f.inside_link(h, 2 * i), what_inside(f.host_graph(), f.host_graph().links[i]));
   if (c.intra)
-    for (int d = 0; d < c.devices(); ++d) add(f.intra_link(d), "device - host's switch");
+    for (DeviceId d : each<DeviceId>(c.devices())) add(f.intra_link(d), "device - host's switch");
   if (f.has_nic_links())
-    for (int h = 0; h < c.hosts; ++h)
+    for (HostId h : each<HostId>(c.hosts))
       for (int k = 0; k < c.nics_per_host; ++k)
         add(f.nic_link(h, k),
             std::string("NIC - ") + f.network().role_of(f.network().switch_of(h, k)));
@@ -132,8 +134,8 @@ Diameter diameter(const Fabric& f) {
   auto sources = spread(f.devices(), f.devices() <= 1024 ? 1024 : 64);
   out.sources = static_cast<int>(sources.size());
   Route route;
-  for (int from : sources)
-    for (int to = 0; to < f.devices(); ++to) {
+  for (DeviceId from : sources)
+    for (DeviceId to : each<DeviceId>(f.devices())) {
       if (from == to || !f.reachable(from, to)) continue;
       f.find_route(from, to, route);
       out.latency = std::max(out.latency, route.latency);
@@ -153,7 +155,7 @@ double oversubscription(const Fabric& f) {
   std::size_t n = f.network().switches();
   std::vector<double> below(n, 0);
   std::vector<double> up(n, 0);
-  for (int h = 0; h < c.hosts; ++h)
+  for (HostId h : each<HostId>(c.hosts))
     for (int k = 0; k < c.nics_per_host; ++k)
       if (LinkId l = f.nic_link(h, k); !f.failed(l))
         below[f.network().switch_of(h, k)] +=
@@ -170,9 +172,8 @@ double oversubscription(const Fabric& f) {
 std::vector<Finding> findings(const Fabric& f) {
   std::vector<Finding> out;
   const Cluster& c = f.cluster();
-  std::vector<int> all(c.devices());
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-  if (auto p = check_reachable(f, all)) out.push_back({Severity::Error, p.message});
+  if (auto p = check_reachable(f, first_devices(c.devices())))
+    out.push_back({Severity::Error, p.message});
   check_network(f, out);
   check_nics(f, out);
   if (!c.failed_links.empty())
@@ -192,16 +193,17 @@ int unused_nics(const Fabric& f) {
   const Cluster& c = f.cluster();
   if (!f.has_nic_links() || c.hosts < 2) return 0;
   std::vector<int> serves(f.nics_per_host(), 0);
-  for (int d = 0; d < c.devices_per_host; ++d) ++serves[f.nic_of(d)];
+  for (DeviceId d : f.devices_of(HostId{})) ++serves[f.nic_of(d)];
   return static_cast<int>(std::count(serves.begin(), serves.end(), 0));
 }
 
-std::string unused_nics_sentence(const Fabric& f, const std::vector<int>& devices) {
+std::string unused_nics_sentence(const Fabric& f, const std::vector<DeviceId>& devices) {
   const Cluster& c = f.cluster();
   const int unused = unused_nics(f);
   if (unused == 0 || c.device != DeviceKind::Gpu) return "";
-  const bool spans = std::any_of(devices.begin(), devices.end(),
-                                 [&](int d) { return f.host_of(d) != f.host_of(devices.front()); });
+  const bool spans = std::any_of(devices.begin(), devices.end(), [&](DeviceId d) {
+    return f.host_of(d) != f.host_of(devices.front());
+  });
   if (!spans) return "";
   const int used = f.nics_per_host() - unused;
   return number(unused) + " of the " + number(f.nics_per_host()) +

@@ -28,8 +28,8 @@ std::vector<LinkGroup> link_groups(const Fabric& f,
 struct Diameter {
   int links = 0;
   Duration latency;  // the longest of any route
-  int from = 0;      // devices of the route with the most links
-  int to = 0;
+  DeviceId from;     // of the route with the most links
+  DeviceId to;
   int sources = 0;
 };
 Diameter diameter(const Fabric& f);
@@ -38,7 +38,7 @@ Diameter diameter(const Fabric& f);
 // `inside_of` a host, of its GPUs) from the second: the maximum flow between the halves, by
 // push-relabel. 0 = there is one host (GPU) only; -1 = more than 200,000 trunks, not computed.
 std::int64_t bisection_between_hosts(const Fabric& f);
-std::int64_t bisection_inside(const Fabric& f, int host);
+std::int64_t bisection_inside(const Fabric& f, HostId host);
 
 // NIC bandwidth below a leaf or rack switch per bandwidth up from it, the worst of them; 0 = the
 // pattern has no such switches.
@@ -61,6 +61,6 @@ std::vector<Finding> findings(const Fabric& f);
 int unused_nics(const Fabric& f);
 // Of GPUs that span hosts: that such NICs carry nothing here, and what NCCL does with them. "" =
 // every NIC is used.
-std::string unused_nics_sentence(const Fabric& f, const std::vector<int>& devices);
+std::string unused_nics_sentence(const Fabric& f, const std::vector<DeviceId>& devices);
 
 }  // namespace ddpsim::topology

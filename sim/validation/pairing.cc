@@ -60,9 +60,9 @@ std::vector<std::string> tags_of(const Workload& workload, const Cluster& cluste
   bool racks = cluster.pattern == Pattern::Racks;
   int per_rack = racks ? (cluster.hosts + cluster.racks - 1) / cluster.racks : 1;
   int crossings = 0;
-  const std::vector<int>& order = scenario.rank_order;
+  const std::vector<DeviceId>& order = scenario.rank_order;
   for (std::size_t i = 0; racks && i < order.size(); ++i)
-    crossings += order[i] / per_rack != order[(i + 1) % order.size()] / per_rack;
+    crossings += order[i].number / per_rack != order[(i + 1) % order.size()].number / per_rack;
   bool ddp = systems::record_of(plan.system).bucketed;
   double cap = ddp_of(plan).bucket_cap_mb.value_or(25);
   constexpr std::int64_t kSmall = 256 * 1024;  // a step's gradients are a few bursts

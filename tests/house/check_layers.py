@@ -80,6 +80,7 @@ class Rules:
     )  # (most files, tokens, regexes, rooms that may)
     bare: list = dataclasses.field(default_factory=list)  # (factors, numbers, folder, rooms)
     casts: list = dataclasses.field(default_factory=list)  # (most in a thousand lines, folder)
+    ids: list = dataclasses.field(default_factory=list)  # (type, name, folder)
     warn_lines: int = 400
     fail_lines: int = 600
     class_lines: int = 300
@@ -153,6 +154,8 @@ def read_rules(root):
             mentioned.append((number, args[-1]))
         elif verb == "casts" and len(args) == 2 and args[0].isdigit():
             rules.casts.append((int(args[0]), args[1]))
+        elif verb == "id" and len(args) == 3:
+            rules.ids.append(tuple(args))
         elif verb == "generated" and args:
             rules.generated.update(args)
         elif verb == "lines" and len(args) == 2 and all(a.isdigit() for a in args):
@@ -456,6 +459,25 @@ def check_casts(root, rules, paths):
             )
 
 
+def check_ids(root, rules, paths):
+    """Sentences about numbers that are called what a strong id is for: `int device`, `int
+    from_device`, `std::vector<int> devices`."""
+    for kind, name, folder in rules.ids:
+        bare = re.compile(
+            rf"(?:\bint[&\s]+(?:from_|to_)?{name}(?:_[ab])?"
+            rf"|(?:vector|set)<int>[&\s]+{name}s)_?\s*[,;=){{:]"
+        )
+        for path in paths:
+            if not path.startswith(folder + "/"):
+                continue
+            code = code_only((root / path).read_text(encoding="utf-8", errors="replace"))
+            for match in bare.finditer(code):
+                yield (
+                    f"{path}:{code.count(chr(10), 0, match.start()) + 1}: a {name} is a {kind},"
+                    f" not a number: {' '.join(match.group(0).split())}"
+                )
+
+
 def includes_of(root, path):
     """The files of the tree that `path` includes, with the line of each."""
     text = (root / path).read_text(encoding="utf-8", errors="replace")
@@ -506,6 +528,7 @@ def check(root):
     bad += check_few(root, rules, paths)
     bad += check_bare(root, rules, paths)
     bad += check_casts(root, rules, paths)
+    bad += check_ids(root, rules, paths)
     bad += check_hidden(root, rules, paths)
     for path in paths:
         count += 1
@@ -540,6 +563,7 @@ generated version.h
 few 1 Does::* Phase::* beside sim/units
 bare 1 1e3 1e6 in sim beside sim/units
 casts 100 sim
+id PlaceId place sim
 hidden sim/engine/inside.h sim/engine
 door sim/topology base/ record.h
 composed sim/units std::runtime_error
@@ -810,6 +834,17 @@ def self_test():
     expect("they are listed by kind", "10 to double" in str(kinds), kinds)
     no_casts = ("double f(int x);", "std::function<double(int)> g;", "int main();", "sizeof(int);")
     expect("declarations are none", not casts(100, *no_casts * 20), casts(100, *no_casts * 20))
+    ids = [
+        "int place = 0;", "void f(int from_place, int x);", "for (int place : x) {}",
+        "const std::vector<int>& places = x;", "std::set<int> places_;",
+        "int place_b{0};",
+    ]  # fmt: skip
+    for line in ids:
+        got = run_case({**CLEAN, "sim/engine/id.h": "int x;\n" + line + "\n"})[0]
+        expect(f"a bare id is caught: {line}", len(got) == 1 and "id.h:2: a place" in got[0], got)
+    fine = "int places = 3;\nPlaceId place;\nint replaced = 0;\nint place_count();\nf(place);\nint per_place;\n"
+    got = run_case({**CLEAN, "sim/engine/id.h": fine})[0]
+    expect("counts, and ids of their type, are fine", not got, got)
     got = bare("auto a = x;\n")
     expect("a factor less lowers the number", len(got) == 1 and "lower the 1" in got[0], got)
     through = {

@@ -20,7 +20,7 @@ struct Both {
   double message = 0;
 };
 
-Both ask(Algorithm a, Operation o, const Cluster& cluster, std::vector<int> devices,
+Both ask(Algorithm a, Operation o, const Cluster& cluster, std::vector<DeviceId> devices,
          const Profile& profile, std::int64_t bytes, Backend backend = Backend::Tcp) {
   topology::Fabric fabric(cluster);
   Communicator c = collective::make_communicator(fabric, std::move(devices), backend);
@@ -61,12 +61,6 @@ Both ask(Algorithm a, Operation o, const Cluster& cluster, std::vector<int> devi
   Both out;
   out.closed = static_cast<double>(price.alone.ps);
   for (auto d : done) out.message = std::max(out.message, static_cast<double>(t.end[d].ps));
-  return out;
-}
-
-std::vector<int> first_devices(int n) {
-  std::vector<int> out;
-  for (int i = 0; i < n; ++i) out.push_back(i);
   return out;
 }
 

@@ -18,7 +18,7 @@ Contended ring(int n) {
   s.profile = ideal_profile(kMicrosecond);
   s.cluster = star(n, kLink);
   Job job;
-  for (int i = 0; i < n; ++i) job.devices.push_back(i);
+  job.devices = first_devices(n);
   job.collectives.push_back(
       {Bytes{100'000'000}, std::vector<Duration>(static_cast<std::size_t>(n)), true});
   s.jobs.push_back(job);
@@ -63,8 +63,7 @@ TEST(Ring, ConservesBytesOnEveryLink) {
     c.nics_per_host = 8;
     c.intra = c.link;
     topology::Fabric fabric(c);
-    std::vector<int> devices(static_cast<std::size_t>(8 * hosts));
-    std::iota(devices.begin(), devices.end(), 0);
+    std::vector<DeviceId> devices = first_devices(8 * hosts);
     auto comm = collective::make_communicator(fabric, devices, Backend::Nccl);
     double intra = 0;
     double nic = 0;

@@ -38,12 +38,12 @@ Ring random_ring(std::uint64_t seed) {
     s.cluster.uplink.bandwidth = times(nic, 0.4 + rng.uniform());
   }
   if (rng.below(3) > 0)
-    s.cluster.slow_links = {{rng.below(hosts), times(nic, 0.3 + 0.5 * rng.uniform())}};
+    s.cluster.slow_links = {{HostId::at(rng.below(hosts)), times(nic, 0.3 + 0.5 * rng.uniform())}};
   for (int r = 0; r < hosts; ++r) {
     s.renamed.push_back(r);
     out.slow.push_back(rng.below(3) == 0 ? 1 + 2 * rng.uniform() : 1);
   }
-  s.parts = {{s.renamed, 1}, {s.renamed, 1}};
+  s.parts.assign(2, {first_devices(hosts), 1});
   for (int k = 2 + rng.below(5); k > 0; --k)
     out.bytes.push_back(
         static_cast<std::int64_t>(1e5 * (1 << rng.below(8)) * (0.5 + rng.uniform())));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <string>
 
 #include "sim/collective/messages.h"
@@ -23,7 +22,7 @@ struct Collective {
   bool after_previous = true;  // false: in flight together with the one before
 };
 struct Job {
-  std::vector<int> devices;
+  std::vector<DeviceId> devices;
   std::vector<Collective> collectives;
 };
 struct Contended {
@@ -176,9 +175,7 @@ inline Contended random_contended(std::uint64_t seed) {
   auto gigabits = [](double g) { return Bandwidth{static_cast<std::int64_t>(g * 1e9)}; };
   double link = rng.pick(std::vector<double>{1, 10, 25, 100});
   s.cluster = star(hosts, gigabits(link));
-  std::vector<int> all(static_cast<std::size_t>(hosts));
-  std::iota(all.begin(), all.end(), 0);
-  std::vector<std::vector<int>> groups{all};
+  std::vector<std::vector<DeviceId>> groups(1, first_devices(hosts));
   bool racks = kind.starts_with("two");
   if (racks) {
     s.cluster.pattern = Pattern::Racks;
@@ -188,14 +185,16 @@ inline Contended random_contended(std::uint64_t seed) {
   }
   if (kind == "two jobs on an uplink") {
     groups.assign(2, {});
-    for (int h = 0; h < hosts; ++h) groups[static_cast<std::size_t>(h % 2)].push_back(h);
+    for (DeviceId d : each<DeviceId>(hosts))
+      groups[static_cast<std::size_t>(d.number % 2)].push_back(d);
   }
   if (kind == "two racks interleaved")
     for (int i = 0; i < hosts; ++i)
-      groups[0][static_cast<std::size_t>(i)] = i % 2 == 0 ? i / 2 : (hosts + 1) / 2 + i / 2;
+      groups[0][static_cast<std::size_t>(i)] =
+          DeviceId::at(i % 2 == 0 ? i / 2 : (hosts + 1) / 2 + i / 2);
   if (kind == "degraded link")
     s.cluster.slow_links.push_back(
-        {rng.below(hosts), gigabits(link * (0.2 + 0.7 * rng.uniform()))});
+        {HostId::at(rng.below(hosts)), gigabits(link * (0.2 + 0.7 * rng.uniform()))});
   if (kind == "burst") {
     s.cluster.link.burst = {64 * 1024};
     s.cluster.link.peak = gigabits(link * 4);

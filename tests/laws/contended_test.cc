@@ -47,7 +47,7 @@ TEST(Fidelities, AgreeWithinOnePercentWhereNothingContends) {
             s.cluster = star(n, Bandwidth{10'000'000'000});
             if (burst) s.cluster.link.burst = {32 * 1024}, s.cluster.link.peak = {20'000'000'000};
             Job job;
-            for (int i = 0; i < n; ++i) job.devices.push_back(i);
+            job.devices = first_devices(n);
             job.collectives.push_back(
                 {Bytes{bytes}, std::vector<Duration>(static_cast<std::size_t>(n)), true});
             s.jobs.push_back(job);
@@ -109,7 +109,7 @@ TEST(Fidelities, AgreeOnUnequalRings) {
           s.cluster = c;
           s.profile = profile(c.profile);
           Job job;
-          for (int i = 0; i < 8 * hosts; ++i) job.devices.push_back(i);
+          job.devices = first_devices(8 * hosts);
           job.collectives.push_back(
               {Bytes{bytes}, std::vector<Duration>(job.devices.size()), true});
           s.jobs.push_back(job);

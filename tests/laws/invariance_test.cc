@@ -58,10 +58,10 @@ RC_GTEST_PROP(Laws, RenamingHostsAndRanksTogetherChangesNothing, ()) {
   // Host h becomes host h + 1 (cyclic): slow link and rank order move with it.
   RandomJob renamed = r;
   int hosts = r.cluster.hosts;
-  for (auto& s : renamed.cluster.slow_links) s.host = (s.host + 1) % hosts;
+  for (auto& s : renamed.cluster.slow_links) s.host = HostId::at((s.host.number + 1) % hosts);
   renamed.scenario.rank_order.clear();
   for (int rank = 0; rank < hosts; ++rank)
-    renamed.scenario.rank_order.push_back((rank + 1) % hosts);
+    renamed.scenario.rank_order.push_back(DeviceId::at((rank + 1) % hosts));
   RC_ASSERT(step(renamed) == before);
 }
 

@@ -25,12 +25,10 @@ struct World {
     profile = test::profile(
         cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet");
     fabric.emplace(cluster);
-    std::vector<int> devices(static_cast<std::size_t>(ranks > 0 ? ranks : cluster.devices()));
-    for (std::size_t i = 0; i < devices.size(); ++i) devices[i] = static_cast<int>(i);
-    group = part(devices, environment);
+    group = part(first_devices(ranks > 0 ? ranks : cluster.devices()), environment);
   }
   World(const World&) = delete;
-  nccl::Group part(const std::vector<int>& devices,
+  nccl::Group part(const std::vector<DeviceId>& devices,
                    const std::map<std::string, std::string>& environment = {}) const {
     return nccl::make_group(*fabric, devices, nccl::parse_settings(environment, {28}).settings,
                             profile.compute.capability);
@@ -44,15 +42,14 @@ struct World {
   }
 };
 
-std::vector<int> of_host(const World& w, int host) {
-  std::vector<int> out;
-  for (int d = 0; d < w.cluster.devices_per_host; ++d)
-    out.push_back(host * w.cluster.devices_per_host + d);
+std::vector<DeviceId> of_host(const World& w, HostId host) {
+  std::vector<DeviceId> out;
+  for (DeviceId d : w.fabric->devices_of(host)) out.push_back(d);
   return out;
 }
-std::vector<int> at_place(const World& w, int place) {
-  std::vector<int> out;
-  for (int h = 0; h < w.cluster.hosts; ++h) out.push_back(h * w.cluster.devices_per_host + place);
+std::vector<DeviceId> at_place(const World& w, int place) {
+  std::vector<DeviceId> out;
+  for (HostId h : each<HostId>(w.cluster.hosts)) out.push_back(w.fabric->device_of(h, place));
   return out;
 }
 

@@ -97,19 +97,13 @@ Profile profile_of(const Cluster& c) {
                                                                 : c.profile + ".datasheet");
 }
 
-std::vector<int> all_of(const Cluster& c) {
-  std::vector<int> out;
-  for (int d = 0; d < c.devices(); ++d) out.push_back(d);
-  return out;
-}
-
 // Which kinds of link messages take, from each GPU of the first two hosts to each.
 std::string kinds_of(const topology::Fabric& f) {
   std::string out;
   topology::Route route;
   int n = std::min(f.devices(), 2 * f.cluster().devices_per_host);
-  for (int a = 0; a < n; ++a)
-    for (int b = 0; b < n; ++b) {
+  for (DeviceId a : each<DeviceId>(n))
+    for (DeviceId b : each<DeviceId>(n)) {
       if (a == b) continue;
       f.find_route(a, b, route);
       for (topology::LinkId l : route.links) out += name_of(f.links()[l].kind);
@@ -132,7 +126,7 @@ TEST(NcclLinks, WhateverTheyCarryThereIsAChoice) {
                              std::to_string(factor);
           Profile p = profile_of(c);
           topology::Fabric f(c);
-          auto g = nccl::make_group(f, all_of(c), {}, p.compute.capability);
+          auto g = nccl::make_group(f, first_devices(c.devices()), {}, p.compute.capability);
           EXPECT_GE(g.system.graphs[nccl::GraphId::Ring].channels, 1) << what;
           EXPECT_GE(g.system.graphs[nccl::GraphId::Tree].channels, 1) << what;
           for (Operation op : kOps)
@@ -159,9 +153,11 @@ TEST(NcclLinks, SlowerIsNeverFasterOnTheSameChannels) {
           Cluster whole = scaled(name, hosts, link, 1);
           topology::Fabric shipped(whole);
           auto graphs =
-              nccl::make_group(shipped, all_of(c), {}, p.compute.capability).system.graphs;
+              nccl::make_group(shipped, first_devices(c.devices()), {}, p.compute.capability)
+                  .system.graphs;
           topology::Fabric f(c);
-          auto g = nccl::make_group(f, all_of(c), {}, p.compute.capability, &graphs);
+          auto g =
+              nccl::make_group(f, first_devices(c.devices()), {}, p.compute.capability, &graphs);
           std::string kinds = kinds_of(f);
           for (Operation op : kOps)
             for (std::int64_t bytes : kSizes)
@@ -208,10 +204,10 @@ TEST(NcclLinks, TheSearchFindsWhatAllOfNcclsTriesFind) {
     second.in(c)->bandwidth.bits_per_s = static_cast<std::int64_t>(std::clamp(rate, 1e3, 1e15));
     if (c.inside && second.in(c)->peak.bits_per_s > 0) second.in(c)->peak = {};
     if (validate(c) || c.devices_per_host > 16) continue;
-    std::vector<int> devices;
+    std::vector<DeviceId> devices;
     auto used = static_cast<int>(1 + random() % static_cast<unsigned>(c.devices_per_host));
-    for (int d = 0; d < c.devices(); ++d)
-      if (d % c.devices_per_host < used) devices.push_back(d);
+    for (DeviceId d : each<DeviceId>(c.devices()))
+      if (d.number % c.devices_per_host < used) devices.push_back(d);
     if (devices.size() < 2) continue;
     nccl::Settings settings;
     int release = one_of(kReleases);

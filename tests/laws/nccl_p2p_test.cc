@@ -32,12 +32,11 @@ struct World {
     profile = test::profile(
         cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet");
     fabric.emplace(cluster);
-    std::vector<int> devices;
+    std::vector<DeviceId> devices;
     for (int h = 0; h < hosts; ++h)
       for (int d = 0; d < per_host; ++d)
-        devices.push_back((host_order.empty() ? h : host_order[static_cast<std::size_t>(h)]) *
-                              cluster.devices_per_host +
-                          d);
+        devices.push_back(fabric->device_of(
+            HostId::at(host_order.empty() ? h : host_order[static_cast<std::size_t>(h)]), d));
     group = nccl::make_group(*fabric, devices, {}, profile.compute.capability);
   }
   World(const World&) = delete;
@@ -83,7 +82,7 @@ TEST(NcclP2pLoads, AreWhatTheoryHas) {
       bool all = op == Operation::AllToAll;
       for (int way : {0, 1}) {
         double nics = 0;
-        for (int h = 0; h < place.hosts; ++h)
+        for (HostId h : each<HostId>(place.hosts))
           for (int k = 0; k < w.cluster.nics_per_host; ++k) {
             double one =
                 on(o.between, w.fabric->nic_link(h, k) + static_cast<topology::LinkId>(way));
@@ -92,7 +91,7 @@ TEST(NcclP2pLoads, AreWhatTheoryHas) {
               EXPECT_NEAR(one,
                           nodes == 1 ? 0 : place.per_host * (n - p) / n / w.cluster.nics_per_host,
                           1e-9)
-                  << what << " host " << h << " NIC " << k;
+                  << what << " host " << h.number << " NIC " << k;
             }
           }
         EXPECT_NEAR(nics,
@@ -104,15 +103,15 @@ TEST(NcclP2pLoads, AreWhatTheoryHas) {
       }
       // All NVLinks of a GPU to its switch, both ways: what it gives to (and takes from) its node.
       if (w.cluster.intra)
-        for (int d = 0; d < place.hosts * w.cluster.devices_per_host; ++d)
+        for (DeviceId d : each<DeviceId>(place.hosts * w.cluster.devices_per_host))
           for (int way : {0, 1}) {
-            bool takes_part = d % w.cluster.devices_per_host < place.per_host;
+            bool takes_part = w.fabric->local_of(d) < place.per_host;
             double theory = all && takes_part ? (p - 1) / n : 0;
             if (all) {
               EXPECT_NEAR(
                   on(o.inside, w.fabric->intra_link(d) + static_cast<topology::LinkId>(way)),
                   theory, 1e-9)
-                  << what << " GPU " << d;
+                  << what << " GPU " << d.number;
             }
           }
       if (nodes == 1) {
@@ -256,12 +255,12 @@ TEST(NcclP2pLoads, AreTheSumOfEveryPairsWay) {
           nccl::Group g;
           g.fabric = &fabric;
           bool some = random() % 2 == 0;
-          for (int d = 0; d < fabric.devices(); ++d)
+          for (DeviceId d : each<DeviceId>(fabric.devices()))
             if (!some || random() % 3 > 0) g.devices.push_back(d);
           if (random() % 2 == 0) std::shuffle(g.devices.begin(), g.devices.end(), random);
-          bool reachable = std::all_of(g.devices.begin(), g.devices.end(), [&](int a) {
+          bool reachable = std::all_of(g.devices.begin(), g.devices.end(), [&](DeviceId a) {
             return std::all_of(g.devices.begin(), g.devices.end(),
-                               [&](int b) { return a == b || fabric.reachable(a, b); });
+                               [&](DeviceId b) { return a == b || fabric.reachable(a, b); });
           });
           if (g.devices.size() < 2 || !reachable) continue;
           ++seen[c.pattern];

@@ -29,8 +29,7 @@ struct Machine {
     fabric.emplace(cluster);
   }
   collective::Communicator communicator(const char* algorithm, const char* protocol) const {
-    std::vector<int> devices(static_cast<std::size_t>(cluster.devices()));
-    std::iota(devices.begin(), devices.end(), 0);
+    std::vector<DeviceId> devices = first_devices(cluster.devices());
     nccl::ParsedSettings parsed =
         nccl::parse_settings({{"NCCL_ALGO", algorithm}, {"NCCL_PROTO", protocol}}, {28});
     EXPECT_EQ(parsed.problem.message, "");

@@ -1,7 +1,6 @@
 // NCCL's ring against its own loops: slices of chunks of buffers, one after another as a thread
 // block takes them.
 #include <algorithm>
-#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -27,9 +26,9 @@ struct World {
         cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet";
     profile = test::profile(base);
     fabric.emplace(cluster);
-    std::vector<int> devices;
+    std::vector<DeviceId> devices;
     for (int r = 0; r < hosts * per_host; ++r)
-      devices.push_back(r / per_host * cluster.devices_per_host + r % per_host);
+      devices.push_back(DeviceId::at(r / per_host * cluster.devices_per_host + r % per_host));
     group = nccl::make_group(*fabric, devices, {}, profile.compute.capability);
   }
   World(const World&) = delete;

@@ -1,7 +1,6 @@
 // What a training step's collectives take on GPUs: NCCL's choice at ddpsim's price, alone and
 // beside others, at both fidelities.
 #include <cmath>
-#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -12,12 +11,6 @@
 
 namespace ddpsim::test {
 namespace {
-
-std::vector<int> first(int n) {
-  std::vector<int> out(static_cast<std::size_t>(n));
-  std::iota(out.begin(), out.end(), 0);
-  return out;
-}
 
 struct Machine {
   Cluster cluster;
@@ -30,7 +23,8 @@ struct Machine {
     fabric.emplace(cluster);
   }
   collective::Communicator communicator(
-      std::vector<int> devices, const std::map<std::string, std::string>& environment = {}) const {
+      std::vector<DeviceId> devices,
+      const std::map<std::string, std::string>& environment = {}) const {
     nccl::ParsedSettings parsed = nccl::parse_settings(environment, {28});
     EXPECT_EQ(parsed.problem.message, "");
     return collective::make_nccl_communicator(*fabric, std::move(devices), parsed.settings,
@@ -51,7 +45,7 @@ constexpr Place kPlaces[] = {
 TEST(NcclSteps, TakeThePriceOfWhatNcclChooses) {
   for (const Place& place : kPlaces) {
     Machine m(place.cluster, place.hosts);
-    collective::Communicator c = m.communicator(first(m.cluster.devices()));
+    collective::Communicator c = m.communicator(first_devices(m.cluster.devices()));
     for (std::int64_t bytes : {std::int64_t{4}, std::int64_t{64} << 10, std::int64_t{1} << 20,
                                std::int64_t{25} << 20, std::int64_t{512} << 20})
       for (Operation op : {Operation::AllReduce, Operation::Broadcast}) {
@@ -81,7 +75,7 @@ TEST(NcclSteps, RingsTakeTheSameMessageByMessage) {
   for (int ranks = 2; ranks <= 8; ++ranks) {
     Machine m("hgx-h100", 1);
     collective::Communicator c =
-        m.communicator(first(ranks), {{"NCCL_ALGO", "ring"}, {"NCCL_PROTO", "simple"}});
+        m.communicator(first_devices(ranks), {{"NCCL_ALGO", "ring"}, {"NCCL_PROTO", "simple"}});
     EXPECT_EQ(c.rings.size(), 1u);
     auto closed =
         static_cast<double>(collective::all_reduce(c, m.profile, Level::Mid, {25 << 20}).alone.ps);
@@ -96,7 +90,7 @@ TEST(NcclSteps, RingsTakeTheSameMessageByMessage) {
     Machine m(place.cluster, place.hosts);
     for (const char* protocol : {"simple", "ll"}) {
       collective::Communicator c = m.communicator(
-          first(m.cluster.devices()), {{"NCCL_ALGO", "ring"}, {"NCCL_PROTO", protocol}});
+          first_devices(m.cluster.devices()), {{"NCCL_ALGO", "ring"}, {"NCCL_PROTO", protocol}});
       for (std::int64_t bytes :
            {std::int64_t{64} << 10, std::int64_t{1} << 20, std::int64_t{25} << 20}) {
         auto closed =
@@ -114,12 +108,13 @@ TEST(NcclSteps, RingsTakeTheSameMessageByMessage) {
 // all alike.
 TEST(NcclSteps, DoNotDependOnNames) {
   Machine m("hgx-h100", 4);
-  std::vector<int> moved;
+  std::vector<DeviceId> moved;
   for (int host : {2, 0, 3, 1})
-    for (int g = 0; g < 8; ++g) moved.push_back(host * 8 + g);
+    for (int g = 0; g < 8; ++g) moved.push_back(DeviceId::at(host * 8 + g));
   for (std::int64_t bytes : {std::int64_t{64} << 10, std::int64_t{25} << 20})
     EXPECT_EQ(
-        collective::all_reduce(m.communicator(first(32)), m.profile, Level::Mid, {bytes}).alone,
+        collective::all_reduce(m.communicator(first_devices(32)), m.profile, Level::Mid, {bytes})
+            .alone,
         collective::all_reduce(m.communicator(moved), m.profile, Level::Mid, {bytes}).alone);
 }
 

@@ -33,11 +33,12 @@ predict::Prediction beside(const Half& own, const std::vector<Half>& others,
   int half = c.hosts / 2;
   Scenario s;
   s.ranks = 2;
-  s.rank_order = {0, half};
+  s.rank_order = {0, DeviceId::at(half)};
   s.plan.backend = Backend::Tcp;
   for (std::size_t k = 0; k < others.size(); ++k) {
     int rank = 1 + static_cast<int>(k);
-    s.other_jobs.push_back({"", others[k].workload(), s.plan, {rank, half + rank}});
+    s.other_jobs.push_back(
+        {"", others[k].workload(), s.plan, {DeviceId::at(rank), DeviceId::at(half + rank)}});
   }
   Workload w = own.workload();
   Profile p = ideal_profile({}, DeviceKind::Cpu);
@@ -183,8 +184,8 @@ TEST(OneNumber, OfAJobBesideAnother) {
     int half = j.cluster.hosts / 2;
     j.scenario.ranks = 2;
     j.scenario.slow_ranks.clear();
-    j.scenario.rank_order = {0, half};
-    j.scenario.other_jobs.push_back({"", o.workload, o.scenario.plan, {1, half + 1}});
+    j.scenario.rank_order = {0, DeviceId::at(half)};
+    j.scenario.other_jobs.push_back({"", o.workload, o.scenario.plan, {1, DeviceId::at(half + 1)}});
     topology::Fabric fabric(j.cluster);
     predict::Question q{j.workload, fabric, j.profile, j.scenario};
     ASSERT_EQ(predict::check(q).message, "");

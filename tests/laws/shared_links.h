@@ -15,7 +15,7 @@ namespace ddpsim::test {
 
 struct SharedLinks {
   struct Part {
-    std::vector<int> devices;
+    std::vector<DeviceId> devices;
     std::int64_t bytes = 0;
   };
   std::string name;
@@ -139,9 +139,11 @@ inline Durations durations_of(const SharedLinks& s, predict::Fidelity fidelity) 
 inline SharedLinks renamed(SharedLinks s) {
   int each = s.cluster.devices_per_host;
   for (auto& part : s.parts)
-    for (int& d : part.devices) d = s.renamed[static_cast<std::size_t>(d / each)] * each + d % each;
+    for (DeviceId& d : part.devices)
+      d = DeviceId::at(s.renamed[static_cast<std::size_t>(d.number / each)] * each +
+                       d.number % each);
   for (auto& slow : s.cluster.slow_links)
-    slow.host = s.renamed[static_cast<std::size_t>(slow.host)];
+    slow.host = HostId::at(s.renamed[static_cast<std::size_t>(slow.host.number)]);
   return s;
 }
 
@@ -225,10 +227,11 @@ inline void add_devices(SharedLinks& s, LinkSpec intra) {
 // Jobs alternate: host by host, or device by device where hosts of a star share nothing else.
 inline void add_parts(Random& rng, bool one_job, SharedLinks& s) {
   const Cluster& c = s.cluster;
-  std::vector<std::vector<int>> devices(2);
+  std::vector<std::vector<DeviceId>> devices(2);
   bool by_device = c.devices_per_host == 2 && (c.pattern == Pattern::Star || rng.below(2) == 0);
-  for (int d = 0; d < c.devices(); ++d)
-    devices[static_cast<std::size_t>((by_device ? d : d / c.devices_per_host) % 2)].push_back(d);
+  for (DeviceId d : each<DeviceId>(c.devices()))
+    devices[static_cast<std::size_t>((by_device ? d.number : d.number / c.devices_per_host) % 2)]
+        .push_back(d);
   for (std::size_t k = 0; k < 2; ++k) {
     if (devices[k].size() > 4 && rng.below(2))
       devices[k].pop_back();  // other counts than powers of two
@@ -263,7 +266,7 @@ inline SharedLinks random_shared_links(std::uint64_t seed) {
   intra.bandwidth = times(nic, 8);
   add_devices(s, intra);
   if (rng.below(3) == 0)
-    s.cluster.slow_links = {{rng.below(hosts), times(nic, 0.3 + 0.5 * rng.uniform())}};
+    s.cluster.slow_links = {{HostId::at(rng.below(hosts)), times(nic, 0.3 + 0.5 * rng.uniform())}};
   add_parts(rng, one_job, s);
   s.name = "seed " + std::to_string(seed) + ": " + (one_job ? "two streams, " : "two jobs, ") +
            name_of(s.algorithm) + " on " + name_of(pattern) + " of " + std::to_string(hosts) +

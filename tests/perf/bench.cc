@@ -1,6 +1,5 @@
 // Speed. One event = one completion popped, its successors released, rates solved again. Figures go
 // to the README as printed.
-#include <numeric>
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
@@ -191,8 +190,7 @@ BENCHMARK(predict_resnet50_ddp_65536_gpus)->Unit(benchmark::kMillisecond);
 void nccl_communicator(benchmark::State& state, const char* cluster) {
   auto ranks = static_cast<int>(state.range(0));
   Asked a("gpt2-small", cluster, ranks / 8, ranks);
-  std::vector<int> devices(static_cast<std::size_t>(ranks));
-  std::iota(devices.begin(), devices.end(), 0);
+  std::vector<DeviceId> devices = first_devices(ranks);
   double stages = 0;
   for (auto _ : state) {
     collective::Communicator c =
@@ -216,8 +214,7 @@ BENCHMARK_CAPTURE(nccl_communicator, hgx_h100, "hgx-h100")
 // One price of a tree over 512 hosts: pieces through its steps.
 void nccl_tree_price(benchmark::State& state) {
   Asked a("gpt2-small", "dgx-a100", 512, 4096);
-  std::vector<int> devices(4096);
-  std::iota(devices.begin(), devices.end(), 0);
+  std::vector<DeviceId> devices = first_devices(4096);
   collective::Communicator c =
       collective::make_nccl_communicator(a.fabric, devices, {}, a.p.compute.capability);
   Bytes size{25 << 20};
@@ -293,14 +290,7 @@ void dp64(benchmark::State& state, predict::Fidelity fidelity) {
   w.times.host.reset();
   w.times.host = HostTimes{{}, {}, {}, std::vector<Duration>(50)};
   Program program = systems::lower(w, s.plan);
-  auto comm = collective::make_communicator(
-      fabric,
-      [] {
-        std::vector<int> d;
-        for (int i = 0; i < 64; ++i) d.push_back(i);
-        return d;
-      }(),
-      Backend::Nccl);
+  auto comm = collective::make_communicator(fabric, first_devices(64), Backend::Nccl);
   predict::SimulationOptions o;
   o.fidelity = fidelity;
   o.fold_links = fidelity == predict::Fidelity::Collective;

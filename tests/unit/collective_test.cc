@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,11 +21,6 @@ using topology::Fabric;
 
 constexpr Bandwidth kBytePerPs{8'000'000'000'000};
 
-std::vector<int> first_devices(int n) {
-  std::vector<int> out(static_cast<std::size_t>(n));
-  std::iota(out.begin(), out.end(), 0);
-  return out;
-}
 Cluster gpu_hosts(int hosts, int devices, int nics) {
   Cluster c = test::star(hosts, kBytePerPs);
   c.devices_per_host = devices;
@@ -47,15 +41,15 @@ Price on_star(int n, std::int64_t bytes, const Profile& p, Backend b = Backend::
 // ---- rings
 
 struct NicUse {
-  std::map<std::pair<int, int>, int> sends, receives;  // (host, NIC)
+  std::map<std::pair<HostId, int>, int> sends, receives;  // (host, NIC)
 };
 NicUse nic_use(const Fabric& f, const Communicator& c) {
   NicUse use;
   for (const Ring& ring : c.rings) {
     const std::vector<int>& order = ring.order;
     for (std::size_t i = 0; i < order.size(); ++i) {
-      int from = c.devices[static_cast<std::size_t>(order[i])];
-      int to = c.devices[static_cast<std::size_t>(order[(i + 1) % order.size()])];
+      const DeviceId from = c.devices[static_cast<std::size_t>(order[i])];
+      const DeviceId to = c.devices[static_cast<std::size_t>(order[(i + 1) % order.size()])];
       if (f.host_of(from) == f.host_of(to)) continue;
       ++use.sends[{f.host_of(from), f.nic_of(from)}];
       ++use.receives[{f.host_of(to), f.nic_of(to)}];
@@ -73,22 +67,23 @@ TEST(NcclRings, UseEveryNicOnceInEachDirection) {
     ASSERT_EQ(use.sends.size(), static_cast<std::size_t>(2 * nics));
     ASSERT_EQ(use.receives.size(), static_cast<std::size_t>(2 * nics));
     for (const auto& [nic, n] : use.sends)
-      EXPECT_EQ(n, 1) << "host " << nic.first << " NIC " << nic.second;
+      EXPECT_EQ(n, 1) << "host " << nic.first.number << " NIC " << nic.second;
     for (const auto& [nic, n] : use.receives)
-      EXPECT_EQ(n, 1) << "host " << nic.first << " NIC " << nic.second;
+      EXPECT_EQ(n, 1) << "host " << nic.first.number << " NIC " << nic.second;
   }
 }
 
 TEST(NcclRings, VisitEveryRankOnceAndEachHostInOneRun) {
   Fabric f(gpu_hosts(3, 4, 2));
   const Communicator c = make_communicator(f, first_devices(12), Backend::Nccl);
+  auto host = [&](int rank) { return f.host_of(c.devices[static_cast<std::size_t>(rank)]); };
   for (const Ring& of : c.rings) {
     const std::vector<int>& ring = of.order;
     EXPECT_EQ(std::set<int>(ring.begin(), ring.end()).size(), 12u);
     EXPECT_EQ(ring.size(), 12u);
     int changes = 0;
     for (std::size_t i = 0; i < ring.size(); ++i)
-      changes += f.host_of(ring[i]) != f.host_of(ring[(i + 1) % ring.size()]) ? 1 : 0;
+      changes += host(ring[i]) != host(ring[(i + 1) % ring.size()]) ? 1 : 0;
     EXPECT_EQ(changes, 3);
   }
 }
@@ -140,7 +135,7 @@ TEST(RingLoad, IsCountedOncePerCrossingOfAnUplink) {
   cluster.racks = 2;
   cluster.uplink = cluster.link;
   Fabric f(cluster);
-  auto uplink = [&](std::vector<int> order) {
+  auto uplink = [&](std::vector<DeviceId> order) {
     Communicator c = make_communicator(f, std::move(order), Backend::Nccl);
     for (const LinkLoad& l : c.pattern(Operation::AllReduce).load)
       if (f.link_name(l.link) == "rack0 uplink up") return l.per_byte;

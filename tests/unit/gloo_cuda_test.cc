@@ -49,11 +49,7 @@ struct SocketJob {
     c.hosts = hosts;
     return c;
   }
-  static std::vector<int> devices(int ranks) {
-    std::vector<int> out;
-    for (int r = 0; r < ranks; ++r) out.push_back(r);
-    return out;
-  }
+  static std::vector<DeviceId> devices(int ranks) { return first_devices(ranks); }
   double seconds(std::int64_t bytes, Fidelity f) const {
     return static_cast<double>(all_reduce_alone(comm, profile, {bytes}, f).ps) / 1e12;
   }

@@ -138,7 +138,7 @@ class GpuPlay : public testing::TestWithParam<Case> {};
 // Operations of the last step on each lane, in the order of their begin.
 std::map<Lane, std::vector<std::string>> virtual_order(const Question& q) {
   topology::Fabric fabric(q.c);
-  std::vector<int> devices{0, 1, 2, 3, 4, 5, 6, 7};
+  std::vector<DeviceId> devices{0, 1, 2, 3, 4, 5, 6, 7};
   collective::Communicator comm = collective::make_communicator(fabric, devices, Backend::Nccl);
   Scenario s;
   s.ranks = 8;

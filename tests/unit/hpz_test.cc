@@ -166,8 +166,7 @@ TEST(Qgz, AnAllToAllIsPricedAsItsMessages) {
   c.hosts = 2;
   const topology::Fabric fabric(c);
   const Profile profile = test::profile(c.profile);
-  for (const std::vector<int>& devices :
-       {std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}, std::vector<int>{3, 11}}) {
+  for (const std::vector<DeviceId>& devices : {first_devices(8), std::vector<DeviceId>{3, 11}}) {
     collective::Communicator comm =
         collective::make_nccl_communicator(fabric, devices, {}, profile.compute.capability);
     EXPECT_FALSE(collective::performs(comm, Operation::AllToAll));

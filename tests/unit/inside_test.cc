@@ -50,14 +50,14 @@ Inside pcie_tree(int sockets, int switches) {
   in.pattern = InsidePattern::PcieTree;
   return with_pcie(in, sockets, switches);
 }
-Names names(const Fabric& f, int from, int to) {
+Names names(const Fabric& f, DeviceId from, DeviceId to) {
   Route r;
   f.find_route(from, to, r);
   Names out;
   for (LinkId l : r.links) out.push_back(f.link_name(l));
   return out;
 }
-std::string transport(const Fabric& f, int from, int to) {
+std::string transport(const Fabric& f, DeviceId from, DeviceId to) {
   Route r;
   f.find_route(from, to, r);
   return f.transports()[r.transport];
@@ -73,12 +73,14 @@ TEST(Inside, HybridCubeMeshHasSixNvlinksAGpu) {
   }
   EXPECT_EQ(links, std::vector<std::int64_t>(8, 6));
   EXPECT_EQ(f.host_graph().links.size(), 16u);
-  for (int a = 0; a < 8; ++a)
-    for (int b = 0; b < 8; ++b) {
-      EXPECT_EQ(kHybridCubeMesh[a][b], kHybridCubeMesh[b][a]);
-      if (a == b) continue;
-      EXPECT_EQ(f.path_type(a, b), kHybridCubeMesh[a][b] > 0 ? T::Nvl : T::Nvb) << a << " " << b;
-      EXPECT_EQ(names(f, a, b).size(), kHybridCubeMesh[a][b] > 0 ? 1u : 2u);
+  for (int x = 0; x < 8; ++x)
+    for (int y = 0; y < 8; ++y) {
+      EXPECT_EQ(kHybridCubeMesh[x][y], kHybridCubeMesh[y][x]);
+      if (x == y) continue;
+      const DeviceId a = DeviceId::at(x);
+      const DeviceId b = DeviceId::at(y);
+      EXPECT_EQ(f.path_type(a, b), kHybridCubeMesh[x][y] > 0 ? T::Nvl : T::Nvb) << x << " " << y;
+      EXPECT_EQ(names(f, a, b).size(), kHybridCubeMesh[x][y] > 0 ? 1u : 2u);
     }
   EXPECT_EQ(bisection_inside(f, 0),
             gigabytes(25 * 6).bits_per_s);  // 2 + 2 + 1 + 1 links between the quads
@@ -112,8 +114,8 @@ TEST(Inside, MeansTheSameAsIntraWithoutPcie) {
   Fabric b(with_intra);
   Route x;
   Route y;
-  for (int from = 0; from < 16; ++from)
-    for (int to = 0; to < 16; ++to) {
+  for (DeviceId from : each<DeviceId>(16))
+    for (DeviceId to : each<DeviceId>(16)) {
       if (from == to) continue;
       a.find_route(from, to, x);
       b.find_route(from, to, y);
@@ -127,8 +129,8 @@ TEST(Inside, MeansTheSameAsIntraWithoutPcie) {
 TEST(Inside, AllToAllIsOneLinkAway) {
   Fabric f(host(nvlink(InsidePattern::AllToAll, 150), 4, 4));
   EXPECT_EQ(f.host_graph().links.size(), 6u);
-  for (int a = 0; a < 4; ++a)
-    for (int b = 0; b < 4; ++b)
+  for (DeviceId a : each<DeviceId>(4))
+    for (DeviceId b : each<DeviceId>(4))
       if (a != b) {
         EXPECT_EQ(names(f, a, b).size(), 1u);
       }
@@ -195,7 +197,7 @@ TEST(Inside, AWayIsAsWideAsItsNarrowestLink) {
     if (other_order) std::rotate(in.links.begin(), in.links.begin() + 2, in.links.begin() + 4);
     Fabric f(host(in, 2, 1));
     for (int from : {0, 1})
-      for (const std::string& link : names(f, from, 1 - from))
+      for (const std::string& link : names(f, DeviceId::at(from), DeviceId::at(1 - from)))
         EXPECT_EQ(link.find("uneven"), std::string::npos) << link;
   }
 }
@@ -209,8 +211,8 @@ TEST(Inside, RoutesAreSymmetric) {
     Fabric f(c);
     Route there;
     Route back;
-    for (int a = 0; a < f.devices(); ++a)
-      for (int b = 0; b < f.devices(); ++b) {
+    for (DeviceId a : each<DeviceId>(f.devices()))
+      for (DeviceId b : each<DeviceId>(f.devices())) {
         if (a == b) continue;
         ASSERT_TRUE(f.reachable(a, b));
         f.find_route(a, b, there);
@@ -249,8 +251,8 @@ TEST(Inside, RenamingTheVerticesChangesNothingButNames) {
   Fabric b(host(drawn, 8, 4));
   Route x;
   Route y;
-  for (int from = 0; from < 16; ++from)
-    for (int to = 0; to < 16; ++to) {
+  for (DeviceId from : each<DeviceId>(16))
+    for (DeviceId to : each<DeviceId>(16)) {
       if (from == to) continue;
       a.find_route(from, to, x);
       b.find_route(from, to, y);
@@ -264,8 +266,8 @@ TEST(Inside, RenamingTheVerticesChangesNothingButNames) {
 TEST(Nics, AreTheNearestThenTheLeastUsed) {
   Fabric f(host(with_pcie(nvlink(InsidePattern::Nvswitch, 450), 2, 2), 8, 8));
   for (int d = 0; d < 8; ++d) {
-    EXPECT_EQ(f.nic_of(d), d);
-    EXPECT_EQ(f.nic_path_type(d, d), T::Pix);
+    EXPECT_EQ(f.nic_of(DeviceId::at(d)), d);
+    EXPECT_EQ(f.nic_path_type(DeviceId::at(d), d), T::Pix);
   }
   Fabric four(host(with_pcie(nvlink(InsidePattern::Nvswitch, 450), 2, 2), 8, 4));
   EXPECT_EQ(four.nic_of(0), 0);
@@ -297,9 +299,9 @@ TEST(Nics, OfOthersAreReachedByNvlinkAndTheirGpu) {
 TEST(Nics, OnTheCpuOfAnotherChipAreP2c) {
   Fabric f(test::cluster("gh200x4-slingshot"));
   for (int d = 0; d < 4; ++d) {
-    EXPECT_EQ(f.nic_of(d), d);
-    EXPECT_EQ(f.nic_path_type(d, d), T::P2c);
-    EXPECT_EQ(f.nic_path_type(d, (d + 1) % 4), T::Pxn);
+    EXPECT_EQ(f.nic_of(DeviceId::at(d)), d);
+    EXPECT_EQ(f.nic_path_type(DeviceId::at(d), d), T::P2c);
+    EXPECT_EQ(f.nic_path_type(DeviceId::at(d), (d + 1) % 4), T::Pxn);
   }
 }
 
@@ -387,11 +389,11 @@ TEST(DegradedLinks, NarrowTheHalfThatTheyAreIn) {
   const Fabric whole(c);
   ASSERT_FALSE(whole.drawn());
   const std::int64_t bits = bisection_inside(whole, 0);
-  for (int gpu : {0, 7}) {
+  for (DeviceId gpu : {DeviceId{0}, DeviceId{7}}) {
     const topology::Link& link = whole.links()[whole.intra_link(gpu)];
     c.degraded_links = {{whole.link_name(whole.intra_link(gpu)), {}, 0.5}};
     const Fabric f(c);
-    EXPECT_EQ(bisection_inside(f, 0), bits - link.bandwidth.bits_per_s / 2) << gpu;
+    EXPECT_EQ(bisection_inside(f, 0), bits - link.bandwidth.bits_per_s / 2) << gpu.number;
   }
 }
 

@@ -1,6 +1,5 @@
 // What published tables say of launches and of NVLS's chunks, from tables that were made with other
 // values; and that a machine's own tables have no say in what it is judged with.
-#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -21,13 +20,11 @@ struct Planted {
           const nccl::Constants& constants) {
     cluster.hosts = 1;
     fabric.emplace(cluster);
-    std::vector<int> all(8);
-    std::iota(all.begin(), all.end(), 0);
     nccl::Settings set;
     set.version = nccl::Version(minor);
     table.machine = machine;
     table.profile = test::profile(cluster.profile);
-    table.group = nccl::build(*fabric, all, set, table.profile.compute.capability);
+    table.group = nccl::build(*fabric, first_devices(8), set, table.profile.compute.capability);
     table.gpus_per_process = gpus_per_process;
     CollectiveTable made = table;
     nccl::set_constants(*made.group, constants);

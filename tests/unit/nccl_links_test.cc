@@ -39,7 +39,7 @@ TEST(NcclSearch, FallsBackToTheSimpleOrderWhereLinksAreSlowerThanAnySpeed) {
     c.hosts = hosts;
     c.inside->pcie->bandwidth = {800'000'000};
     topology::Fabric f(c);
-    auto graphs = nccl::make_group(f, first(4 * hosts), {}, 70).system.graphs;
+    auto graphs = nccl::make_group(f, first_devices(4 * hosts), {}, 70).system.graphs;
     expect_simple_order(graphs[nccl::GraphId::Ring], 4);
     expect_simple_order(graphs[nccl::GraphId::Tree], 4);
     EXPECT_EQ(graphs[nccl::GraphId::Ring].pattern, nccl::Pattern::Ring);
@@ -50,7 +50,7 @@ TEST(NcclSearch, FallsBackToTheSimpleOrderWhereLinksAreSlowerThanAnySpeed) {
   c.hosts = 2;
   c.link.bandwidth = {800'000'000};
   topology::Fabric f(c);
-  auto graphs = nccl::make_group(f, first(c.devices()), {}, 80).system.graphs;
+  auto graphs = nccl::make_group(f, first_devices(c.devices()), {}, 80).system.graphs;
   expect_simple_order(graphs[nccl::GraphId::Ring], c.devices_per_host);
 }
 
@@ -61,7 +61,7 @@ TEST(NcclSearch, CollnetHasNoFallback) {
   c.nccl.collnet = true;
   c.link.bandwidth = {80'000'000};
   topology::Fabric f(c);
-  auto graphs = nccl::make_group(f, first(16), {}, 90).system.graphs;
+  auto graphs = nccl::make_group(f, first_devices(16), {}, 90).system.graphs;
   EXPECT_EQ(graphs[nccl::GraphId::Ring].bw_inter, BytesPerSecond{0.1e9});
   EXPECT_EQ(graphs[nccl::GraphId::CollnetChain].channels, 0);
   EXPECT_EQ(graphs[nccl::GraphId::CollnetDirect].channels, 0);
@@ -104,7 +104,7 @@ void on_a_small_stack(void (*body)()) {
 void expect_a_choice(const Cluster& c) {
   ASSERT_FALSE(validate(c));
   topology::Fabric f(c);
-  nccl::Group g = nccl::make_group(f, first(c.devices()), {}, 90);
+  nccl::Group g = nccl::make_group(f, first_devices(c.devices()), {}, 90);
   EXPECT_GE(g.system.graphs[nccl::GraphId::Ring].channels, 1);
   EXPECT_TRUE(nccl::choose(g.system, g.settings, Operation::AllReduce, kMiB));
 }
@@ -139,8 +139,8 @@ TEST(NcclSearch, NodesBeyondNcclsOwnLimitAreRefused) {
   Cluster c = test::cluster("hgx-h100");
   c.devices_per_host = 1024;
   topology::Fabric f(c);
-  EXPECT_FALSE(nccl::check_nodes(f, first(576)));
-  Problem p = nccl::check_nodes(f, first(577));
+  EXPECT_FALSE(nccl::check_nodes(f, first_devices(576)));
+  Problem p = nccl::check_nodes(f, first_devices(577));
   EXPECT_EQ(p.path, "/devices_per_host");
   EXPECT_NE(p.message.find("577 GPUs of one host"), std::string::npos) << p.message;
   EXPECT_NE(p.message.find("at most 576"), std::string::npos) << p.message;
@@ -153,7 +153,7 @@ TEST(NcclPrices, NvlsTakesItsNvlinksLatency) {
   Profile p = test::profile("h100-sxm.datasheet");
   auto steps = [&] {
     topology::Fabric f(c);
-    nccl::Group g = nccl::make_group(f, first(8), {}, 90);
+    nccl::Group g = nccl::make_group(f, first_devices(8), {}, 90);
     auto nvls = nccl::Algorithm::Nvls;
     auto simple = nccl::Protocol::Simple;
     nccl::Choice choice = nccl::complete(g.system, {}, Operation::AllReduce, nvls, simple, 1024);
@@ -173,7 +173,7 @@ TEST(NcclPrices, NvlsTakesItsSwitchsLatencyOnce) {
     c.hosts = hosts;
     c.nccl.collnet = hosts > 1;  // without it, NCCL has no NVLS between hosts
     topology::Fabric f(c);
-    nccl::Group g = nccl::make_group(f, first(8 * hosts), {}, 90);
+    nccl::Group g = nccl::make_group(f, first_devices(8 * hosts), {}, 90);
     nccl::Choice choice = nccl::complete(g.system, {}, Operation::AllReduce, nccl::Algorithm::Nvls,
                                          nccl::Protocol::Simple, 1024);
     Profile p = test::profile("h100-sxm.datasheet");
@@ -194,7 +194,7 @@ TEST(NcclPrices, WhatTakesTooLongForAClockTakesForever) {
   c.hosts = 2;
   Profile p = test::profile("h100-sxm.datasheet");
   topology::Fabric f(c);
-  nccl::Group g = nccl::make_group(f, first(16), {}, 90);
+  nccl::Group g = nccl::make_group(f, first_devices(16), {}, 90);
   std::int64_t bytes = 9'000'000'000'000'000'000;
   for (Operation op : {Operation::AllReduce, Operation::AllGather, Operation::Broadcast})
     for (const nccl::Candidate& k : nccl::candidates(g.system, g.settings, op, bytes)) {

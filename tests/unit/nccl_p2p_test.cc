@@ -1,6 +1,5 @@
 // What NCCL decides of point-to-point operations: beside lines that NCCL printed ("N p2p channels,
 // M p2p channels per peer"), and its rules.
-#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -15,9 +14,9 @@ nccl::P2p p2p_on(const std::string& name, int hosts, int per_host, nccl::Setting
   Cluster c = test::cluster(name);
   c.hosts = hosts;
   topology::Fabric fabric(c);
-  std::vector<int> devices;
+  std::vector<DeviceId> devices;
   for (int h = 0; h < hosts; ++h)
-    for (int d = 0; d < per_host; ++d) devices.push_back(h * c.devices_per_host + d);
+    for (int d = 0; d < per_host; ++d) devices.push_back(DeviceId::at(h * c.devices_per_host + d));
   Profile p =
       test::profile(c.profile.ends_with(".datasheet") ? c.profile : c.profile + ".datasheet");
   nccl::Group g = nccl::make_group(fabric, devices, settings, p.compute.capability);

@@ -1,6 +1,5 @@
 // What RCCL does in NCCL's place on eight MI300X.
 #include <map>
-#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -19,8 +18,7 @@ struct Mi300x {
     cluster.nccl.rccl = rccl;
     cluster.hosts = hosts;
     fabric.emplace(cluster);
-    std::vector<int> devices(static_cast<std::size_t>(ranks));
-    std::iota(devices.begin(), devices.end(), 0);
+    std::vector<DeviceId> devices = first_devices(ranks);
     group =
         nccl::make_group(*fabric, devices, {}, test::profile(cluster.profile).compute.capability);
   }

@@ -1,6 +1,5 @@
 // What NCCL's data passes besides links: threads that copy between sockets and memory, and the
 // host's memory between GPUs without peer access.
-#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -27,8 +26,7 @@ struct SocketsJob {
       : cluster(std::move(c)) {
     profile = test::profile(cluster.profile);
     fabric.emplace(cluster);
-    std::vector<int> devices(static_cast<std::size_t>(cluster.devices()));
-    std::iota(devices.begin(), devices.end(), 0);
+    std::vector<DeviceId> devices = first_devices(cluster.devices());
     nccl::ParsedSettings parsed = parse_settings(environment, {version});
     EXPECT_EQ(parsed.problem.message, "");
     group = nccl::make_group(*fabric, devices, parsed.settings, profile.compute.capability);
@@ -197,8 +195,7 @@ TEST(NcclPeers, OverNvlinkNeedNothing) {
 TEST(NcclPeers, SaysWhatIsNotModelled) {
   auto problem = [](const Cluster& c, const Environment& environment) {
     topology::Fabric f(c);
-    std::vector<int> devices(static_cast<std::size_t>(c.devices()));
-    std::iota(devices.begin(), devices.end(), 0);
+    std::vector<DeviceId> devices = first_devices(c.devices());
     return check_peers(f, devices, parse_settings(environment, {28}).settings).message;
   };
   EXPECT_NE(problem(box("pcie-box", false), {{"NCCL_SHM_DISABLE", "1"}}).find("network interface"),

@@ -3,7 +3,6 @@
 #include "sim/nccl/fabric/nccl.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -23,12 +22,6 @@ using nccl::Group;
 using nccl::make_group;
 using topology::Fabric;
 
-std::vector<int> first(int n) {
-  std::vector<int> out(static_cast<std::size_t>(n));
-  std::iota(out.begin(), out.end(), 0);
-  return out;
-}
-
 struct World {
   Cluster cluster;
   Profile profile;
@@ -41,7 +34,7 @@ struct World {
         cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet";
     profile = test::profile(base);
     fabric.emplace(cluster);
-    group = nccl::make_group(*fabric, first(ranks), settings, profile.compute.capability);
+    group = nccl::make_group(*fabric, first_devices(ranks), settings, profile.compute.capability);
   }
   World(const World&) = delete;
 };
@@ -209,12 +202,13 @@ TEST(NcclSearch, NvlsHasAHeadForEachNic) {
     c.hosts = 2;
     c.nics_per_host = nics;
     Fabric f(c);
-    nccl::Group g = nccl::make_group(f, first(16), {}, 90);
+    nccl::Group g = nccl::make_group(f, first_devices(16), {}, 90);
     EXPECT_EQ(g.system.graphs[nccl::GraphId::Nvls].channels, nics);
     EXPECT_EQ(g.system.heads(), nics == 1 ? 1 : nics);
     for (int k = 0; k < nics; ++k)
       EXPECT_EQ(
-          f.nic_of(g.system.graphs[nccl::GraphId::Nvls].order[static_cast<std::size_t>(k)].front()),
+          f.nic_of(DeviceId::at(
+              g.system.graphs[nccl::GraphId::Nvls].order[static_cast<std::size_t>(k)].front())),
           k);
     EXPECT_EQ(available(g.system, AR, Algorithm::NvlsTree, SI), nics > 1) << nics;
   }
@@ -228,8 +222,8 @@ TEST(NcclSearch, PairsAreOfOneHost) {
   c.devices_per_host = c.nics_per_host = 3;
   Fabric f(c);
   auto tree = [&](int from) {
-    std::vector<int> devices = first(6);
-    for (int& d : devices) d += from;
+    std::vector<DeviceId> devices = first_devices(6);
+    for (DeviceId& d : devices) d.number += from;
     return nccl::make_group(f, devices, {}, 80).system.graphs[nccl::GraphId::Tree];
   };
   EXPECT_EQ(tree(0).order, tree(3).order);
@@ -241,7 +235,7 @@ TEST(NcclSearch, TreesOfACrossingGraphStayAsTheyAre) {
   World s("dgx-h100", 2, 16);
   Graphs found = s.group.system.graphs;
   found[nccl::GraphId::Tree].crossnic = 2;
-  nccl::Group g = nccl::make_group(*s.fabric, first(16), {}, 90, &found);
+  nccl::Group g = nccl::make_group(*s.fabric, first_devices(16), {}, 90, &found);
   for (const auto& c : g.trees)
     for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(c.order[1][i], c.order[0][i] + 8);
 }
@@ -251,13 +245,14 @@ TEST(NcclSearch, TreesOfACrossingGraphStayAsTheyAre) {
 TEST(NcclSearch, CrossingRingsKeepTheirRails) {
   World s("gh200x4-slingshot", 4, 16, parse_settings({}, {26}).settings);
   ASSERT_EQ(s.group.system.graphs[nccl::GraphId::Ring].crossnic, 2);
+  auto nic = [&](int rank) { return s.fabric->nic_of(DeviceId::at(rank)); };
   std::set<int> left;
   ASSERT_EQ(s.group.rings.size(), 4u);
   for (const auto& ring : s.group.rings) {
     EXPECT_EQ(ring.nic, -1);
     for (std::size_t i = 3; i < 16; i += 4) {
-      EXPECT_EQ(s.fabric->nic_of(ring.order[i]), s.fabric->nic_of(ring.order[(i + 1) % 16]));
-      if (i == 3) left.insert(s.fabric->nic_of(ring.order[i]));
+      EXPECT_EQ(nic(ring.order[i]), nic(ring.order[(i + 1) % 16]));
+      if (i == 3) left.insert(nic(ring.order[i]));
     }
   }
   EXPECT_EQ(left.size(), 4u);
@@ -320,7 +315,8 @@ TEST(NcclSearch, RingsGoThroughEveryGpuOnceAndFitTheirLinks) {
                 static_cast<std::size_t>(s.cluster.devices_per_host))
           << name;
       for (std::size_t i = 0; i < order.size(); ++i) {
-        s.fabric->find_route(order[i], order[(i + 1) % order.size()], route);
+        s.fabric->find_route(DeviceId::at(order[i]), DeviceId::at(order[(i + 1) % order.size()]),
+                             route);
         for (topology::LinkId l : route.links) used[l] += g.bw_intra.bytes_per_s;
       }
     }
@@ -638,9 +634,9 @@ TEST(NcclPrice, DoesNotDependOnWhichHosts) {
   c.hosts = 8;
   Profile p = test::profile("a100-sxm4-80gb.datasheet");
   Fabric f(c);
-  std::vector<int> last;
-  for (int i = 0; i < 32; ++i) last.push_back(32 + i);
-  nccl::Group a = nccl::make_group(f, first(32), {}, 80);
+  std::vector<DeviceId> last;
+  for (DeviceId d : Places<DeviceId>{32, 32}) last.push_back(d);
+  nccl::Group a = nccl::make_group(f, first_devices(32), {}, 80);
   nccl::Group b = nccl::make_group(f, last, {}, 80);
   for (std::int64_t bytes : {std::int64_t{1024}, kMiB, 256 * kMiB}) {
     Choice choice = *choose(a.system, a.settings, AR, bytes);
@@ -822,8 +818,8 @@ TEST(NcclSearch, WhatIsKnownIsOfTheSameQuestionAlone) {
         std::tuple{"hgx-h100", 3, 24}, std::tuple{"dgx-a100", 1, 8}, std::tuple{"dgx1-v100", 1, 8},
         std::tuple{"dgx1-v100", 1, 8}, std::tuple{"dgx1-v100", 1, 6}}) {
     World s(name, hosts, ranks);
-    nccl::Group again = nccl::make_group(*s.fabric, first(ranks), {}, s.profile.compute.capability,
-                                         nullptr, &known);
+    nccl::Group again = nccl::make_group(*s.fabric, first_devices(ranks), {},
+                                         s.profile.compute.capability, nullptr, &known);
     for (nccl::GraphId id : kAll<nccl::GraphId>) {
       const nccl::ChannelGraph& a = s.group.system.graphs[id];
       const nccl::ChannelGraph& b = again.system.graphs[id];

@@ -53,7 +53,7 @@ Cluster rails(int hosts, int per_group, int nics, int spines) {
   c.spines = spines;
   return c;
 }
-Names names(const Fabric& f, int from, int to) {
+Names names(const Fabric& f, DeviceId from, DeviceId to) {
   Route r;
   f.find_route(from, to, r);
   Names out;
@@ -71,8 +71,8 @@ std::vector<int> degrees(const Fabric& f) {
 void check_walks(const Cluster& c) {
   Fabric f(c);
   Route r;
-  for (int a = 0; a < f.devices(); ++a)
-    for (int b = 0; b < f.devices(); ++b) {
+  for (DeviceId a : each<DeviceId>(f.devices()))
+    for (DeviceId b : each<DeviceId>(f.devices())) {
       if (f.host_of(a) == f.host_of(b)) continue;
       ASSERT_TRUE(f.reachable(a, b));
       f.find_route(a, b, r);
@@ -99,8 +99,7 @@ TEST(FailedLinks, ThatPartSomeNicsAreASentence) {
   c.hosts_per_group = 2;
   c.spines = 1;
   c.failed_links = {"group0.leaf1-spine0"};
-  std::vector<int> all(16);
-  for (int i = 0; i < 16; ++i) all[static_cast<std::size_t>(i)] = i;
+  const std::vector<DeviceId> all = first_devices(16);
   Problem p = check_reachable(Fabric(c), all);
   EXPECT_EQ(p.path, "/failed_links");
   EXPECT_NE(p.message.find("NIC"), std::string::npos) << p.message;
@@ -222,8 +221,8 @@ TEST(Ecmp, HashBalancesAllPairs) {
   c.ecmp = Ecmp::Hash;
   Fabric f(c);
   std::map<std::string, int> flows;
-  for (int a = 0; a < 32; ++a)
-    for (int b = 32; b < 64; ++b) ++flows[names(f, a, b)[1]];
+  for (DeviceId a : each<DeviceId>(32))
+    for (DeviceId b : Places<DeviceId>{32, 32}) ++flows[names(f, a, b)[1]];
   EXPECT_EQ(flows.size(), 8u);
   for (const auto& [link, n] : flows)
     EXPECT_NEAR(n, 1024 / 8, 40) << link;  // 128 expected, standard deviation 11
@@ -232,7 +231,7 @@ TEST(Ecmp, HashBalancesAllPairs) {
 
 TEST(Ecmp, SourceGivesEveryFlowOfANicOneSpine) {
   Fabric f(fat_tree(16, 8, 4));
-  for (int b = 8; b < 16; ++b) EXPECT_EQ(names(f, 3, b)[1], "leaf0-spine3 up");
+  for (DeviceId b : Places<DeviceId>{8, 8}) EXPECT_EQ(names(f, 3, b)[1], "leaf0-spine3 up");
 }
 
 TEST(Ecmp, HashUsesAllEqualPathsOfAGraph) {
@@ -248,7 +247,7 @@ TEST(Ecmp, HashUsesAllEqualPathsOfAGraph) {
   for (Ecmp e : {Ecmp::Source, Ecmp::Hash}) {
     c.ecmp = e;
     Fabric f(c);
-    for (int b = 1; b < 9; ++b) {
+    for (DeviceId b : Places<DeviceId>{1, 8}) {
       ASSERT_TRUE(f.reachable(0, b));
       EXPECT_EQ(names(f, 0, b).size(), 4u);
       (e == Ecmp::Source ? by_source : by_hash).insert(names(f, 0, b)[1]);

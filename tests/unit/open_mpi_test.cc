@@ -37,8 +37,7 @@ MpiTimes mpi_times(int n, std::int64_t bytes, const OpenMpi& mpi,
   Cluster cluster = star(n, Bandwidth{1'000'000'000});
   cluster.link.transport = transport;
   const topology::Fabric fabric(cluster);
-  std::vector<int> devices;
-  for (int d = 0; d < n; ++d) devices.push_back(d);
+  const std::vector<DeviceId> devices = first_devices(n);
   const collective::Communicator c = collective::make_mpi(fabric, devices, mpi);
   const auto alone = [&](predict::Fidelity f) {
     return static_cast<double>(predict::all_reduce_alone(c, p, {bytes}, f, level, 0).ps);
@@ -180,8 +179,7 @@ TEST(OpenMpiChoice, SendsTheMessagesThatOpenMpiSent) {
     mpi.all_reduce = row.value("forced", 0);
     if (mpi.all_reduce == static_cast<int>(MpiAllReduce::NonOverlapping)) continue;
     const topology::Fabric fabric(star(n, Bandwidth{1'000'000'000}));
-    std::vector<int> devices;
-    for (int d = 0; d < n; ++d) devices.push_back(d);
+    const std::vector<DeviceId> devices = first_devices(n);
     const collective::Communicator c = collective::make_mpi(fabric, devices, mpi);
     const auto& made = std::get<collective::Mpi>(c.library);
     const collective::PatternId pattern =

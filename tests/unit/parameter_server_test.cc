@@ -221,12 +221,11 @@ TEST(ParameterServer, ServersAreInTurnOnTheWorkersHostsOrAloneOnOthers) {
   Cluster c = test::cluster("hgx-h100");
   c.hosts = 4;
   const topology::Fabric fabric(c);
-  std::vector<int> workers;
-  for (int d = 0; d < 16; ++d) workers.push_back(d);
+  const std::vector<DeviceId> workers = first_devices(16);
   EXPECT_EQ(predict::server_devices(fabric, workers, {3, true, -1, false}),
-            (std::vector<int>{0, 8, 1}));
+            (std::vector<DeviceId>{0, 8, 1}));
   EXPECT_EQ(predict::server_devices(fabric, workers, {2, true, -1, true}),
-            (std::vector<int>{16, 24}));
+            (std::vector<DeviceId>{16, 24}));
 }
 
 }  // namespace

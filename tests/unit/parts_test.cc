@@ -39,8 +39,7 @@ class PartsTest : public testing::Test {
  protected:
   Priced ask(int n, Backend backend, Algorithm algorithm, Operation op) {
     fabric_.emplace(star(n, Bandwidth{1'000'000'000}));
-    std::vector<int> devices;
-    for (int d = 0; d < n; ++d) devices.push_back(d);
+    const std::vector<DeviceId> devices = first_devices(n);
     collective::OpenMpi mpi;
     mpi.all_reduce = mpi_;
     Communicator c = backend == Backend::Mpi

@@ -67,8 +67,7 @@ TEST(Sums, OfEveryType) {
 // One collective of 8 MB on a star of `n` hosts of 1 Gb/s, alone, message by message; picoseconds.
 std::int64_t played_alone(int n, Operation operation, int root = 0) {
   topology::Fabric fabric(star(n, Bandwidth{1'000'000'000}));
-  std::vector<int> devices(static_cast<std::size_t>(n));
-  std::iota(devices.begin(), devices.end(), 0);
+  std::vector<DeviceId> devices = first_devices(n);
   collective::Communicator c = collective::make_communicator(fabric, devices, Backend::Tcp);
   const Profile p = ideal_profile({10'000'000});
   const Bytes size{8'000'000};
@@ -76,7 +75,7 @@ std::int64_t played_alone(int n, Operation operation, int root = 0) {
   std::map<topology::LinkId, engine::ResourceId> links;
   collective::FlowOfHop flow{[&](int from, int to, int) {
     topology::Route route;
-    fabric.find_route(from, to, route);
+    fabric.find_route(DeviceId::at(from), DeviceId::at(to), route);
     std::vector<engine::Demand> demands;
     for (topology::LinkId l : route.links) {
       auto [it, fresh] = links.try_emplace(l, 0);
@@ -319,7 +318,8 @@ TEST(TcpRing, TheSenderDoesNotWaitForWhatIsInItsBuffer) {
 // which as many segments go as its buffer holds; two wait in their host's own queue.
 TEST(SegmentStream, ItsRateIsItsBufferOverTheRoundTrip) {
   const topology::Fabric fabric(star(2, {1'000'000'000}));
-  const auto comm = collective::make_communicator(fabric, std::vector<int>{0, 1}, Backend::Tcp);
+  const auto comm =
+      collective::make_communicator(fabric, std::vector<DeviceId>{0, 1}, Backend::Tcp);
   auto arrives = [&](int in_buffer, int segments) {
     engine::TaskGraph g;
     collective::SegmentPath path;
@@ -345,7 +345,8 @@ TEST(TcpBroadcast, DoesNotWaitForItsReceivers) {
     a.p.transports.at("wire").send_buffer = {buffer};
     topology::Fabric fabric(a.c);
     engine::TaskGraph g;
-    auto comm = collective::make_communicator(fabric, std::vector<int>{0, 1, 2, 3}, Backend::Tcp);
+    auto comm =
+        collective::make_communicator(fabric, std::vector<DeviceId>{0, 1, 2, 3}, Backend::Tcp);
     std::vector<engine::TaskId> arrive;
     for (int r = 0; r < 4; ++r)
       arrive.push_back(g.add_fixed(r == 3 ? kMillisecond * 100 : kMillisecond));
@@ -397,8 +398,7 @@ double all_reduce_in_segments(Algorithm a, int ranks, std::int64_t bytes, double
   Asked asked(one_layer(bytes), ranks, Bandwidth{1'000'000'000});
   for (auto& [name, section] : asked.p.transports) section.send_buffer = {650'000};
   topology::Fabric fabric(asked.c);
-  std::vector<int> devices(static_cast<std::size_t>(ranks));
-  std::iota(devices.begin(), devices.end(), 0);
+  std::vector<DeviceId> devices = first_devices(ranks);
   collective::Communicator c = collective::make_communicator(fabric, devices, Backend::Tcp, a);
   return static_cast<double>(predict::all_reduce_alone(c, asked.p, {bytes},
                                                        predict::Fidelity::Message, Level::Mid,
@@ -809,8 +809,7 @@ TEST(Mechanisms, HaveNamesThatParse) {
 
 Sample all_reduce_sample(const topology::Fabric& f, const Profile& truth, int n,
                          std::int64_t bytes) {
-  std::vector<int> devices(static_cast<std::size_t>(n));
-  std::iota(devices.begin(), devices.end(), 0);
+  std::vector<DeviceId> devices = first_devices(n);
   auto c = collective::make_communicator(f, devices, Backend::Tcp);
   return {"all_reduce",
           {{"ranks", n}, {"bytes", bytes}},

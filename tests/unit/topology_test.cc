@@ -28,12 +28,12 @@ Cluster with_gpus(Cluster c, int devices, int nics) {
   c.intra = LinkSpec{{400'000'000'000}, kNanosecond * 100, {}, {}, "nvlink"};
   return c;
 }
-Route route(const Fabric& f, int from, int to) {
+Route route(const Fabric& f, DeviceId from, DeviceId to) {
   Route r;
   f.find_route(from, to, r);
   return r;
 }
-Names names(const Fabric& f, int from, int to) {
+Names names(const Fabric& f, DeviceId from, DeviceId to) {
   Names out;
   for (LinkId l : route(f, from, to).links) out.push_back(f.link_name(l));
   return out;

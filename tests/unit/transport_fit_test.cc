@@ -43,8 +43,7 @@ class Made {
     if (*protocol) words["NCCL_PROTO"] = protocol;
     nccl::ParsedSettings parsed = nccl::parse_settings(words, {});
     ASSERT_FALSE(parsed.problem) << parsed.problem.message;
-    std::vector<int> devices;
-    for (int r = 0; r < ranks; ++r) devices.push_back(r);
+    const std::vector<DeviceId> devices = first_devices(ranks);
     Run& run = runs_.emplace_back();
     run.evidence = EvidenceClass::Collective;
     run.key = std::string(name_of(op)) + std::to_string(ranks) + algorithm + protocol;
@@ -227,8 +226,7 @@ TEST(OneGpu, NcclSearchesAndChoosesAsItDid) {
   std::map<std::string, std::string> two{{"NCCL_MIN_CTAS", "2"}, {"NCCL_MAX_CTAS", "2"}};
   auto group = [&](int ranks, std::map<std::string, std::string> words) {
     words.insert(two.begin(), two.end());
-    std::vector<int> devices;
-    for (int r = 0; r < ranks; ++r) devices.push_back(r);
+    const std::vector<DeviceId> devices = first_devices(ranks);
     return nccl::make_group(fabric, devices, nccl::parse_settings(words, {}).settings, 90);
   };
   const nccl::ChannelGraph ring = group(2, {}).system.graphs[nccl::GraphId::Ring];

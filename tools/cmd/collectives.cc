@@ -93,7 +93,7 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
   out.hardware = std::move(placed.hardware);
   out.ranks = placed.ranks;
   out.devices = std::move(placed.devices);
-  const std::vector<int>& devices = out.devices;
+  const std::vector<DeviceId>& devices = out.devices;
   const Hardware& h = out.hardware;
   if (h.cluster.device != DeviceKind::Gpu)
     throw InputError{h.cluster_file, "NCCL runs on GPUs, and this cluster's devices are CPUs"};
@@ -116,12 +116,12 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
       nccl::build(*out.fabric, devices, parsed.settings, capability, found ? &*found : nullptr);
 }
 
-std::vector<int> spread(const Cluster& c, int ranks, int hosts) {
-  std::vector<int> out;
+std::vector<DeviceId> spread(const Cluster& c, int ranks, int hosts) {
+  std::vector<DeviceId> out;
   for (int r = 0; r < ranks; ++r) {
     int host = static_cast<int>(static_cast<std::int64_t>(r) * hosts / ranks);
     int first = static_cast<int>((static_cast<std::int64_t>(host) * ranks + hosts - 1) / hosts);
-    out.push_back(host * c.devices_per_host + (r - first));
+    out.push_back(DeviceId::at(host * c.devices_per_host + (r - first)));
   }
   return out;
 }

@@ -38,14 +38,14 @@ struct NcclQuestion {
   nccl::Settings settings;
   nccl::OwnedGroup group;  // points to `fabric`
   int ranks = 0;
-  std::vector<int> devices;  // of each
+  std::vector<DeviceId> devices;  // of each
 };
 // Throws InputError. Fills in place: the group must not outlive the question, nor the question
 // move.
 void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion& out);
 
 // Devices of `ranks` ranks spread evenly over the first `hosts` hosts.
-std::vector<int> spread(const Cluster& c, int ranks, int hosts);
+std::vector<DeviceId> spread(const Cluster& c, int ranks, int hosts);
 // Of the setting's environment and version; before 2.5 there is no LL128.
 nccl::Settings settings_of(const CollectiveSetting& s);
 

@@ -40,7 +40,7 @@ std::string script_path(const Terminal& t, const std::string& script) {
 
 std::vector<int> hosts_of(const Loaded& l) {
   std::vector<int> hosts;
-  for (int device : devices_of(l.scenario)) hosts.push_back(l.fabric->host_of(device));
+  for (DeviceId d : devices_of(l.scenario)) hosts.push_back(l.fabric->host_of(d).number);
   return hosts;
 }
 

@@ -20,7 +20,7 @@ std::string place_of(const Loaded& l) {
   std::string out = fmt::format("{}, {} ranks", l.cluster.name, l.scenario.ranks);
   if (l.scenario.rank_order.empty()) return out;
   out += ", order";
-  for (int d : l.scenario.rank_order) out += " " + std::to_string(d);
+  for (DeviceId d : l.scenario.rank_order) out += " " + to_string(d);
   return out;
 }
 

@@ -115,10 +115,10 @@ void check_devices(Backend backend, const Hardware& h) {
 
 struct Place {
   topology::Fabric fabric;
-  std::vector<int> devices;
+  std::vector<DeviceId> devices;
 };
 
-Place place_of(const BackendAnswer& a, std::vector<int> devices, const Plan& plan) {
+Place place_of(const BackendAnswer& a, std::vector<DeviceId> devices, const Plan& plan) {
   const Hardware& h = a.hardware;
   Place out{topology::Fabric(h.cluster), std::move(devices)};
   if (std::string lacking = collective::missing_transport(out.fabric, h.profile); !lacking.empty())

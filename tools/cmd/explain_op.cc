@@ -170,9 +170,7 @@ io::OrderedJson switches_json(const std::vector<Switch>& all) {
 }
 
 std::vector<std::string> notes_of(const NcclQuestion& q) {
-  std::vector<int> devices;
-  for (int r = 0; r < q.ranks; ++r) devices.push_back(r);
-  std::string nics = topology::unused_nics_sentence(*q.fabric, devices);
+  std::string nics = topology::unused_nics_sentence(*q.fabric, first_devices(q.ranks));
   return nics.empty() ? std::vector<std::string>{} : std::vector<std::string>{nics};
 }
 std::string notes_text(const NcclQuestion& q) {

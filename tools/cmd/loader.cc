@@ -414,7 +414,8 @@ void Loader::place_on_hosts(Read& read, Asked& out) {
   s.ranks = p.ranks;
   s.rank_order = devices_of(p, c);
   read.scenario.document["ranks"] = s.ranks;
-  read.scenario.document["rank_order"] = s.rank_order;
+  auto& order = read.scenario.document["rank_order"] = io::Json::array();
+  for (DeviceId d : s.rank_order) order.push_back(d.number);
 }
 
 Asked Loader::ask(const Choice& choice) {

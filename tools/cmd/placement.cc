@@ -31,9 +31,10 @@ Placing place_ranks(const Cluster& c, int ranks, const std::string& gpus_per_hos
   return out;
 }
 
-std::vector<int> devices_of(const Placing& p, const Cluster& c) {
-  std::vector<int> out;
-  for (int r = 0; r < p.ranks; ++r) out.push_back(r / p.each * c.devices_per_host + r % p.each);
+std::vector<DeviceId> devices_of(const Placing& p, const Cluster& c) {
+  std::vector<DeviceId> out;
+  for (int r = 0; r < p.ranks; ++r)
+    out.push_back(DeviceId::at(r / p.each * c.devices_per_host + r % p.each));
   return out;
 }
 

@@ -20,13 +20,13 @@ struct Placing {
 Placing place_ranks(const Cluster& cluster, int ranks, const std::string& gpus_per_host,
                     bool sized);
 // Of each rank.
-std::vector<int> devices_of(const Placing& p, const Cluster& cluster);
+std::vector<DeviceId> devices_of(const Placing& p, const Cluster& cluster);
 
 // Hardware with the ranks of a collective by itself on it: at least two.
 struct PlacedHardware {
   Hardware hardware;
   int ranks = 0;
-  std::vector<int> devices;
+  std::vector<DeviceId> devices;
 };
 PlacedHardware load_placed_hardware(const Terminal& t, QuestionFlags flags);
 

@@ -81,9 +81,9 @@ std::vector<std::string> known_errors(const Loaded& l, const io::Home& home) {
     const Plan& plan = l.scenario.plan;
     const std::string system =
         plan.system.name() + systems::setting_of(plan, systems::record_of(plan.system).title_knob);
-    const std::vector<int> devices = devices_of(l.scenario);
-    const bool one_host = std::all_of(devices.begin(), devices.end(), [&](int d) {
-      return d / l.cluster.devices_per_host == devices.front() / l.cluster.devices_per_host;
+    const std::vector<DeviceId> devices = devices_of(l.scenario);
+    const bool one_host = std::all_of(devices.begin(), devices.end(), [&](DeviceId d) {
+      return l.fabric->host_of(d) == l.fabric->host_of(devices.front());
     });
     const io::KnownFamily asked{
         several ? system : "any",

@@ -50,9 +50,10 @@ std::vector<std::vector<std::string>> path_matrix(const Fabric& f) {
   std::vector<std::vector<std::string>> out(1, std::vector<std::string>{""});
   for (int b = 0; b < n; ++b) out[0].push_back(device + std::to_string(b));
   for (int k = 0; k < nics; ++k) out[0].push_back("NIC" + std::to_string(k));
-  for (int a = 0; a < n; ++a) {
-    out.push_back({device + std::to_string(a)});
-    for (int b = 0; b < n; ++b) out.back().push_back(a == b ? "X" : name_of(f.path_type(a, b)));
+  const auto devices = f.devices_of(HostId{});
+  for (DeviceId a : devices) {
+    out.push_back({device + to_string(a)});
+    for (DeviceId b : devices) out.back().push_back(a == b ? "X" : name_of(f.path_type(a, b)));
     for (int k = 0; k < nics; ++k)
       out.back().push_back(name_of(f.nic_path_type(a, k)) +
                            std::string(k == f.nic_of(a) ? "*" : ""));
@@ -129,20 +130,23 @@ std::string show_json(const Fabric& f) {
                     {"inside_host_bits_per_s", cut(topology::bisection_inside(f, 0))}};
   double over = topology::oversubscription(f);
   j["oversubscription"] = over > 0 ? io::OrderedJson(over) : io::OrderedJson();
+  const auto devices = f.devices_of(HostId{});
   auto matrix = [&](int columns, auto type) {
     io::OrderedJson rows = io::OrderedJson::array();
-    for (int a = 0; a < c.devices_per_host; ++a) {
+    for (DeviceId a : devices) {
       io::OrderedJson row = io::OrderedJson::array();
       for (int b = 0; b < columns; ++b) row.push_back(name_of(type(a, b)));
       rows.push_back(std::move(row));
     }
     return rows;
   };
-  j["path_types"] = matrix(c.devices_per_host, [&](int a, int b) { return f.path_type(a, b); });
+  j["path_types"] = matrix(c.devices_per_host, [&](DeviceId a, int b) {
+    return f.path_type(a, f.device_of(HostId{}, b));
+  });
   j["nic_path_types"] = matrix(f.has_nic_links() ? c.nics_per_host : 0,
-                               [&](int a, int k) { return f.nic_path_type(a, k); });
+                               [&](DeviceId a, int k) { return f.nic_path_type(a, k); });
   j["nic_of"] = io::OrderedJson::array();
-  for (int a = 0; a < c.devices_per_host; ++a) j["nic_of"].push_back(f.nic_of(a));
+  for (DeviceId a : devices) j["nic_of"].push_back(f.nic_of(a));
   return j.dump(1) + "\n";
 }
 

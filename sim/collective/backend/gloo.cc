@@ -100,7 +100,7 @@ Price Gloo::price(const Communicator& c, const Asked& asked) const {
   return ring ? gloo_ring(c, asked) : schedule_price(c, id, asked);
 }
 
-Communicator make_gloo(const topology::Fabric& fabric, std::vector<int> devices,
+Communicator make_gloo(const topology::Fabric& fabric, std::vector<DeviceId> devices,
                        Algorithm algorithm, bool sockets) {
   const int n = static_cast<int>(devices.size());
   std::vector<int> order;

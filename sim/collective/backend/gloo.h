@@ -30,7 +30,7 @@ struct Gloo {
 };
 
 // REQUIRES: as make_communicator.
-Communicator make_gloo(const topology::Fabric& fabric, std::vector<int> devices,
+Communicator make_gloo(const topology::Fabric& fabric, std::vector<DeviceId> devices,
                        Algorithm algorithm, bool sockets);
 
 // Gloo's segments. Source: gloo/allreduce.cc (kMaxSegmentSize = 1 MiB).

@@ -47,7 +47,7 @@ std::vector<engine::TaskId> Mpi::add_messages(const Communicator& c,
   return add_step_list(c, play);
 }
 
-Communicator make_mpi(const topology::Fabric& fabric, std::vector<int> devices,
+Communicator make_mpi(const topology::Fabric& fabric, std::vector<DeviceId> devices,
                       const OpenMpi& settings) {
   std::vector<int> order(devices.size());
   std::iota(order.begin(), order.end(), 0);

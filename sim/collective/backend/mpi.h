@@ -38,7 +38,7 @@ struct Mpi {
 };
 
 // REQUIRES: as make_communicator.
-Communicator make_mpi(const topology::Fabric& fabric, std::vector<int> devices,
+Communicator make_mpi(const topology::Fabric& fabric, std::vector<DeviceId> devices,
                       const OpenMpi& settings);
 
 }  // namespace ddpsim::collective

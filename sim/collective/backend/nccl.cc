@@ -105,7 +105,7 @@ std::vector<engine::TaskId> Nccl::add_messages(const Communicator& c,
                             *play.stages, play.arrive);
 }
 
-Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<int> devices,
+Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<DeviceId> devices,
                                     const nccl::Settings& settings, int compute_capability,
                                     const nccl::Searches* known) {
   if (devices.size() < 2) return make_nccl_ring(fabric, std::move(devices));

@@ -46,12 +46,12 @@ struct NcclRing {
 
 // REQUIRES: as nccl::build; the settings leave something to choose at every size. `known`: of
 // nccl::search(). One device: as make_nccl_ring.
-Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<int> devices,
+Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<DeviceId> devices,
                                     const nccl::Settings& settings, int compute_capability,
                                     const nccl::Searches* known = nullptr);
 // One ring per NIC of a host where it spans hosts, so that every NIC is used; ranks of a host are
 // neighbours. REQUIRES: as make_communicator.
-Communicator make_nccl_ring(const topology::Fabric& fabric, std::vector<int> devices);
+Communicator make_nccl_ring(const topology::Fabric& fabric, std::vector<DeviceId> devices);
 
 // NCCL's group, where NCCL decides as it does on these GPUs; else nullptr.
 const nccl::Group* nccl_group(const Communicator& c);

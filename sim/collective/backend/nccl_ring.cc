@@ -13,7 +13,7 @@ namespace {
 // Ring c enters each host at the first rank behind NIC c and leaves it by the rank before that one:
 // in all, every NIC sends once and receives once.
 std::vector<std::vector<int>> nccl_rings(const topology::Fabric& f,
-                                         const std::vector<int>& devices) {
+                                         const std::vector<DeviceId>& devices) {
   auto groups = ranks_by_host(f, devices);
   std::size_t rings = 1;
   if (groups.size() > 1) {
@@ -93,7 +93,7 @@ std::vector<engine::TaskId> NcclRing::add_messages(const Communicator& c,
   return add_ring_messages(c, play, false);
 }
 
-Communicator make_nccl_ring(const topology::Fabric& fabric, std::vector<int> devices) {
+Communicator make_nccl_ring(const topology::Fabric& fabric, std::vector<DeviceId> devices) {
   auto rings = nccl_rings(fabric, devices);
   Begun b = begin(fabric, std::move(devices), NcclRing{}, std::move(rings));
   if (b.c.ranks() > 1)

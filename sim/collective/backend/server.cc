@@ -7,10 +7,10 @@
 
 namespace ddpsim::collective {
 
-void find_server_route(const topology::Fabric& f, int device, int server, bool push,
+void find_server_route(const topology::Fabric& f, DeviceId device, DeviceId server, bool push,
                        topology::Route& route) {
   route = {};
-  const int host = f.host_of(device);
+  const HostId host = f.host_of(device);
   if (host != f.host_of(server)) {
     push ? f.find_route(device, server, route) : f.find_route(server, device, route);
     return;
@@ -26,8 +26,8 @@ void find_server_route(const topology::Fabric& f, int device, int server, bool p
   if (!push) std::reverse(route.links.begin(), route.links.end());
 }
 
-Communicator make_server_communicator(const topology::Fabric& fabric, std::vector<int> devices,
-                                      int server) {
+Communicator make_server_communicator(const topology::Fabric& fabric, std::vector<DeviceId> devices,
+                                      DeviceId server) {
   Communicator c;
   c.fabric = &fabric;
   c.devices = std::move(devices);
@@ -39,7 +39,7 @@ Communicator make_server_communicator(const topology::Fabric& fabric, std::vecto
     Pattern pattern;
     pattern.algorithm = Algorithm::Direct;
     pattern.operation = push ? Operation::Push : Operation::Pull;
-    for (int device : c.devices) {
+    for (DeviceId device : c.devices) {
       find_server_route(fabric, device, server, push, route);
       loads.add(route, 1);
       if (!route.links.empty()) used[route.transport] = true;
@@ -54,17 +54,17 @@ Communicator make_server_communicator(const topology::Fabric& fabric, std::vecto
   return c;
 }
 
-Duration server_latency(const Communicator& c, const Profile& p, int device, bool push) {
+Duration server_latency(const Communicator& c, const Profile& p, DeviceId device, bool push) {
   topology::Route route;
-  find_server_route(*c.fabric, device, server_of(c), push, route);
+  find_server_route(*c.fabric, device, *server_of(c), push, route);
   if (route.links.empty()) return {};
   const TransportSection& t = p.transports.at(c.fabric->transports()[route.transport]);
   return t.launch + t.latency + route.latency;
 }
 
-int server_of(const Communicator& c) {
+std::optional<DeviceId> server_of(const Communicator& c) {
   const auto* own = std::get_if<Server>(&c.library);
-  return own ? own->device : -1;
+  return own ? std::optional(own->device) : std::nullopt;
 }
 
 PatternId Server::pattern(Operation o) const {
@@ -78,7 +78,7 @@ Price Server::price(const Communicator& c, const Asked& asked) const {
   out.pattern = pattern(asked.operation);
   out.algorithm = pushes ? "to a server" : "from a server";
   Phase phase;
-  for (int each : c.devices)
+  for (DeviceId each : c.devices)
     phase.latency = std::max(phase.latency, server_latency(c, asked.profile, each, pushes));
   const auto& load = c.pattern(out.pattern).load;
   phase.work = load.empty() ? 0 : static_cast<double>(asked.size.count);

@@ -1,6 +1,7 @@
 // A job's ranks and one of its parameter servers: a process on a host, which is no rank.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "sim/collective/pattern.h"
@@ -17,7 +18,7 @@ struct Price;
 // It performs Push and Pull alone: from every rank to the server, and from it to each, all at once.
 struct Server {
   static constexpr Backend kBackend = Backend::Tcp;
-  int device = 0;  // beside whose NIC it is
+  DeviceId device;  // beside whose NIC it is
   PatternId push;
   PatternId pull;
 
@@ -29,16 +30,16 @@ struct Server {
 
 // The way of a message between a rank's device and the server, which uses the NIC of `server`, a
 // device of its host; inside a host by the links to the CPU, if these are drawn.
-void find_server_route(const topology::Fabric& fabric, int device, int server, bool push,
+void find_server_route(const topology::Fabric& fabric, DeviceId device, DeviceId server, bool push,
                        topology::Route& route);
 
 // All ranks with the server.
-Communicator make_server_communicator(const topology::Fabric& fabric, std::vector<int> devices,
-                                      int server);
-// The device beside whose NIC the server is; -1 = the communicator has no server.
-int server_of(const Communicator& c);
+Communicator make_server_communicator(const topology::Fabric& fabric, std::vector<DeviceId> devices,
+                                      DeviceId server);
+// The device beside whose NIC the server is, if the communicator has one.
+std::optional<DeviceId> server_of(const Communicator& c);
 
 // Software and wire of one message between a rank and the server.
-Duration server_latency(const Communicator& c, const Profile& p, int device, bool push);
+Duration server_latency(const Communicator& c, const Profile& p, DeviceId device, bool push);
 
 }  // namespace ddpsim::collective

@@ -33,7 +33,8 @@ const TransportSection* own_section(const Profile& p) {
 
 }  // namespace
 
-void find_socket_route(const topology::Fabric& f, int from, int to, topology::Route& route) {
+void find_socket_route(const topology::Fabric& f, DeviceId from, DeviceId to,
+                       topology::Route& route) {
   route = {};
   if (f.host_of(from) == f.host_of(to)) return;
   f.find_route_by_nics(from, 0, to, 0, route);

@@ -14,7 +14,7 @@
 namespace ddpsim::collective {
 
 // Between the processes of two devices' ranks: the links of the network alone. None inside a host.
-void find_socket_route(const topology::Fabric& fabric, int from_device, int to_device,
+void find_socket_route(const topology::Fabric& fabric, DeviceId from, DeviceId to,
                        topology::Route& route);
 
 // What Gloo takes on these hosts: the profile's transport "gloo", or what is typical.

@@ -72,7 +72,7 @@ std::vector<engine::TaskId> Tcp::add_messages(const Communicator& c,
   return add_step_list(c, play);
 }
 
-Communicator make_tcp(const topology::Fabric& fabric, std::vector<int> devices,
+Communicator make_tcp(const topology::Fabric& fabric, std::vector<DeviceId> devices,
                       Algorithm algorithm) {
   std::vector<int> order(devices.size());
   std::iota(order.begin(), order.end(), 0);

@@ -32,7 +32,7 @@ struct Tcp {
 };
 
 // REQUIRES: as make_communicator.
-Communicator make_tcp(const topology::Fabric& fabric, std::vector<int> devices,
+Communicator make_tcp(const topology::Fabric& fabric, std::vector<DeviceId> devices,
                       Algorithm algorithm);
 
 }  // namespace ddpsim::collective

@@ -13,7 +13,7 @@
 namespace ddpsim::nccl {
 namespace {
 
-using Groups = std::vector<std::vector<int>>;  // devices
+using Groups = std::vector<std::vector<DeviceId>>;
 
 std::string label(Operation op, const Choice& c) {
   return std::string(name_of(op)) + " " + name_of(c.algorithm) + "/" + name_of(c.protocol);
@@ -72,7 +72,7 @@ std::vector<Group> communicators(const Group& whole, const Groups& groups) {
   std::vector<Group> out;
   NewestSearches newest;
   const Searches searches = newest.view();
-  for (const std::vector<int>& devices : groups)
+  for (const std::vector<DeviceId>& devices : groups)
     out.push_back(make_group(*whole.fabric, devices, whole.settings,
                              whole.system.compute_capability, nullptr, &searches));
   return out;
@@ -89,7 +89,7 @@ Composed two_level(const Group& g, const Groups& rows, std::string name, const P
     return out;
   }
   Groups columns(width);
-  for (const std::vector<int>& row : rows)
+  for (const std::vector<DeviceId>& row : rows)
     for (std::size_t i = 0; i < width; ++i) columns[i].push_back(row[i]);
   std::vector<Group> inside = communicators(g, rows);
   std::vector<Group> across = communicators(g, columns);

@@ -176,8 +176,8 @@ void find_hops(Group& g) {
   }
   if (!g.system.nvswitch) return;
   const topology::Fabric& f = *g.fabric;
-  int device = nth(g.devices, g.nodes.front().front());
-  int host = f.host_of(device);
+  const DeviceId device = nth(g.devices, g.nodes.front().front());
+  const HostId host = f.host_of(device);
   std::uint32_t inside = f.drawn() ? f.inside(host).to_nvswitch(f.local_of(device)) : 0;
   topology::LinkId up = f.drawn() ? f.inside_link(host, inside) : f.intra_link(device);
   route.links = {up, up ^ 1u};
@@ -189,13 +189,13 @@ void find_hops(Group& g) {
 }  // namespace
 
 std::vector<std::vector<int>> nodes_of(const topology::Fabric& fabric,
-                                       const std::vector<int>& devices) {
+                                       const std::vector<DeviceId>& devices) {
   return ranks_by_host(
       fabric, devices,
       fabric.cluster().pattern == ddpsim::Pattern::Nvl72);  // MNNVL: a domain is a node
 }
 
-Problem check_nodes(const topology::Fabric& fabric, const std::vector<int>& devices) {
+Problem check_nodes(const topology::Fabric& fabric, const std::vector<DeviceId>& devices) {
   if (devices.size() <= kMostOfNode) return {};
   for (const auto& node : nodes_of(fabric, devices))
     if (node.size() > kMostOfNode) {
@@ -208,7 +208,7 @@ Problem check_nodes(const topology::Fabric& fabric, const std::vector<int>& devi
   return {};
 }
 
-Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
+Group make_group(const topology::Fabric& fabric, std::vector<DeviceId> devices, Settings settings,
                  int compute_capability, const Graphs* found, const Searches* known) {
   Group g;
   g.fabric = &fabric;

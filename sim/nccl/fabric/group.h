@@ -63,7 +63,7 @@ struct Pipe {
 // as nccl-tests states it), all channels together.
 struct Group {
   const topology::Fabric* fabric = nullptr;
-  std::vector<int> devices;
+  std::vector<DeviceId> devices;
   System system;
   Settings settings;
   std::vector<std::vector<int>> nodes;  // ranks of each node, in order
@@ -91,7 +91,7 @@ struct Group {
 };
 
 // As build() in nccl.h. `known`: of search().
-Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
+Group make_group(const topology::Fabric& fabric, std::vector<DeviceId> devices, Settings settings,
                  int compute_capability, const Graphs* found = nullptr,
                  const Searches* known = nullptr);
 

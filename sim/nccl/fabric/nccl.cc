@@ -17,7 +17,7 @@ OwnedGroup& OwnedGroup::operator=(OwnedGroup other) noexcept {
 }
 OwnedGroup::~OwnedGroup() = default;
 
-OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
+OwnedGroup build(const topology::Fabric& fabric, std::vector<DeviceId> devices, Settings settings,
                  int compute_capability, const Graphs* found, const Searches* known) {
   return OwnedGroup(make_group(fabric, std::move(devices), std::move(settings), compute_capability,
                                found, known));

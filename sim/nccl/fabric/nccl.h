@@ -47,21 +47,21 @@ class OwnedGroup {
 
 // Ranks of each node, in order: of a host, or of a domain where NVLinks join hosts.
 std::vector<std::vector<int>> nodes_of(const topology::Fabric& fabric,
-                                       const std::vector<int>& devices);
+                                       const std::vector<DeviceId>& devices);
 // NCCL knows no larger nodes (NCCL_TOPO_MAX_NODES in src/include/graph.h of 2.28).
 inline constexpr std::size_t kMostOfNode = 576;
 // What keeps NCCL from using these devices: a node of more GPUs. Empty message = nothing.
-Problem check_nodes(const topology::Fabric& fabric, const std::vector<int>& devices);
+Problem check_nodes(const topology::Fabric& fabric, const std::vector<DeviceId>& devices);
 // What ddpsim does not know of two GPUs of a host without peer access: how they reach one another
 // where no way through the host's memory is drawn, or NCCL_SHM_DISABLE forbids it.
-Problem check_peers(const topology::Fabric& fabric, const std::vector<int>& devices,
+Problem check_peers(const topology::Fabric& fabric, const std::vector<DeviceId>& devices,
                     const Settings& settings);
 // REQUIRES: devices distinct and mutually reachable, check_nodes and check_peers found nothing; the
 // fabric outlives
 // the result. `settings`: of the environment; `compute_capability`: of the GPUs. `found`: what
 // NCCL's own search found, instead of ddpsim's: GPUs by their place in a node, nodes of equal size.
 // `known`: of search().
-OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
+OwnedGroup build(const topology::Fabric& fabric, std::vector<DeviceId> devices, Settings settings,
                  int compute_capability, const Graphs* found = nullptr,
                  const Searches* known = nullptr);
 // Other settings of what may be chosen. REQUIRES: the others are the same.

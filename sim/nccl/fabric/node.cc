@@ -62,7 +62,7 @@ class NodeMaker {
   }
 
  private:
-  int device(std::size_t i) const { return nth(g_.devices, ranks_[i]); }
+  DeviceId device(std::size_t i) const { return nth(g_.devices, ranks_[i]); }
 
   int link_index(topology::LinkId l) {
     auto [it, fresh] = index_.emplace(l, static_cast<int>(node_.links.size()));
@@ -143,7 +143,7 @@ class NodeMaker {
     drawn_ = f_.drawn() && f_.inside(host_).draws_nics();
     for (std::size_t i = 0; i < k; ++i) {
       PathType relay = PathType::Dis;  // of the GPU nearest to the NIC
-      for (int d = host_ * c_.devices_per_host; d < (host_ + 1) * c_.devices_per_host; ++d)
+      for (DeviceId d : f_.devices_of(host_))
         relay = std::min(relay, f_.nic_back_path_type(d, nics_[i]));
       for (std::size_t a = 0; a < n_; ++a) {
         bool by_other = find_nic_paths(a, i, relay);
@@ -168,7 +168,7 @@ class NodeMaker {
     // else is drawn.
     int other = f_.local_of(device(a)) ^ 1;
     if (!drawn_ && machine_.compute_capability < 90 && other < c_.devices_per_host &&
-        nics_[i] == f_.nic_of(host_ * c_.devices_per_host + other))
+        nics_[i] == f_.nic_of(f_.device_of(host_, other)))
       out = in = PathType::Pix;
     for (PathType* t : {&out, &in}) {
       *t = as_seen_by(machine_.version, *t);
@@ -200,7 +200,7 @@ class NodeMaker {
   const Machine& machine_;
   std::vector<int>& nics_;
   std::size_t n_;
-  int host_;                   // of the first rank
+  HostId host_;                // of the first rank
   bool through_host_ = false;  // NICs, which NCCL gives a path through the CPU at best
   bool drawn_ = false;         // NICs have links of their own inside the host
   std::map<topology::LinkId, int> index_;

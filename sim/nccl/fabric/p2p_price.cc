@@ -53,8 +53,8 @@ Nvlinks nvlinks_inside(const Group& g) {
     for (int a : node)
       for (int b : node) {
         if (a == b) continue;
-        int from = nth(g.devices, a);
-        int to = nth(g.devices, b);
+        const DeviceId from = nth(g.devices, a);
+        const DeviceId to = nth(g.devices, b);
         topology::PathType type = path_type_inside(g, from, to);
         int count = 0;
         if (type <= topology::PathType::Nvl) {

@@ -61,16 +61,17 @@ void add_route(const Fabric& f, const topology::Route& route, P2pRoutes& out) {
 // [device] takes part.
 std::vector<bool> members_of(const Group& g) {
   std::vector<bool> out(g.fabric->devices());
-  for (int d : g.devices) nth(out, d) = true;
+  for (DeviceId d : g.devices) nth(out, d.number) = true;
   return out;
 }
 
 // The GPU of a's host by whose NIC a message leaves for the GPU at `place` of another node: the one
 // at that place, where NVLinks lead to it (PXN); else a.
-int leaves_by(const Group& g, const std::vector<bool>& members, int a, int place) {
+DeviceId leaves_by(const Group& g, const std::vector<bool>& members, DeviceId a, int place) {
   const Fabric& f = *g.fabric;
-  int near = f.host_of(a) * f.cluster().devices_per_host + place;
-  if (!f.has_nic_links() || !nth(members, near) || near == a || f.nic_of(near) == f.nic_of(a))
+  const DeviceId near = f.device_of(f.host_of(a), place);
+  if (!f.has_nic_links() || !nth(members, near.number) || near == a ||
+      f.nic_of(near) == f.nic_of(a))
     return a;
   return path_type_inside(g, a, near) > topology::PathType::Nvl ||
                  f.nic_path_type(near, f.nic_of(near)) > topology::PathType::P2c
@@ -78,12 +79,12 @@ int leaves_by(const Group& g, const std::vector<bool>& members, int a, int place
              : near;
 }
 
-void find_way(const Group& g, const std::vector<bool>& members, int a, int b,
+void find_way(const Group& g, const std::vector<bool>& members, DeviceId a, DeviceId b,
               topology::Route& route, topology::Route& scratch) {
   const Fabric& f = *g.fabric;
-  int by = f.host_of(a) == f.host_of(b) || f.nvlink_domain(a, b)
-               ? a
-               : leaves_by(g, members, a, f.local_of(b));
+  const DeviceId by = f.host_of(a) == f.host_of(b) || f.nvlink_domain(a, b)
+                          ? a
+                          : leaves_by(g, members, a, f.local_of(b));
   if (by == a) return find_route_inside(g, a, b, route);
   f.find_route_by_nics(by, f.nic_of(by), b, f.nic_of(b), route);
   f.find_route(a, by, scratch);
@@ -110,7 +111,7 @@ struct Kind {
 // Hosts of one kind, whose NICs' ways through the network are alike.
 struct Class {
   int node = -1;  // of all its hosts; -1 = each is a node
-  std::vector<int> hosts;
+  std::vector<HostId> hosts;
 };
 using Classes = std::map<std::vector<std::uint32_t>, Class>;
 
@@ -157,14 +158,14 @@ class BetweenNodes {
         members_(members_of(g)),
         out_(out) {
     at_place_.resize(per_host_);
-    for (int d : g.devices) ++nth(at_place_, f_.local_of(d));
+    for (DeviceId d : g.devices) ++nth(at_place_, f_.local_of(d));
   }
   void add() {
     for (std::size_t node = 0; node < g_.nodes.size(); ++node) {
       std::vector<std::int64_t> elsewhere = at_place_;
-      std::map<int, std::vector<int>> hosts;
+      std::map<HostId, std::vector<DeviceId>> hosts;
       for (int r : g_.nodes[node]) {
-        int device = nth(g_.devices, r);
+        const DeviceId device = nth(g_.devices, r);
         --nth(elsewhere, f_.local_of(device));
         hosts[f_.host_of(device)].push_back(device);
       }
@@ -182,16 +183,16 @@ class BetweenNodes {
  private:
   // Its GPUs' ways to and from its NICs. `elsewhere`: receivers at each place of other nodes;
   // `senders`: of other nodes.
-  void add_host(int host, int node, const std::vector<int>& devices,
+  void add_host(HostId host, int node, const std::vector<DeviceId>& devices,
                 const std::vector<std::int64_t>& elsewhere, std::int64_t senders) {
     Kind kind;
-    for (int a : devices) {
+    for (DeviceId a : devices) {
       kind.places.push_back(f_.local_of(a));
       for (int place = 0; place < per_host_; ++place) {
         std::int64_t receivers = nth(elsewhere, place);
         kind.out.emplace_back();
         if (receivers == 0) continue;
-        int by = leaves_by(g_, members_, a, place);
+        const DeviceId by = leaves_by(g_, members_, a, place);
         links_.clear();
         if (by != a) f_.find_route(a, by, scratch_);
         if (by != a) links_ = scratch_.links;

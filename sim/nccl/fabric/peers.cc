@@ -17,17 +17,17 @@ bool has_access(PathType level, const topology::Fabric& f, PathType type) {
   return type <= level && (type <= PathType::Nvb || f.cluster().nccl.peer_access);
 }
 
-bool same_host(const topology::Fabric& f, int a, int b) {
+bool same_host(const topology::Fabric& f, DeviceId a, DeviceId b) {
   return f.host_of(a) == f.host_of(b);
 }
 
-bool has_peer_access(const Group& g, int a, int b) {
+bool has_peer_access(const Group& g, DeviceId a, DeviceId b) {
   const topology::Fabric& f = *g.fabric;
   auto gpus = static_cast<int>(g.nodes.front().size());
   return has_access(p2p_level(g.settings, f, gpus), f, f.path_type(a, b));
 }
 
-bool by_memory(const Group& g, int a, int b) {
+bool by_memory(const Group& g, DeviceId a, DeviceId b) {
   return !g.to_memory.empty() && same_host(*g.fabric, a, b) && !has_peer_access(g, a, b);
 }
 
@@ -40,11 +40,11 @@ PathType default_p2p_level(Version v, HostCpu cpu, int gpus) {
   return cpu == HostCpu::Intel || cpu == HostCpu::Arm ? PathType::Pxb : PathType::Sys;
 }
 
-PathType path_type_inside(const Group& g, int a, int b) {
+PathType path_type_inside(const Group& g, DeviceId a, DeviceId b) {
   return by_memory(g, a, b) ? g.fabric->path_type_by_cpu(a, b) : g.fabric->path_type(a, b);
 }
 
-void find_route_inside(const Group& g, int a, int b, topology::Route& route) {
+void find_route_inside(const Group& g, DeviceId a, DeviceId b, topology::Route& route) {
   if (by_memory(g, a, b))
     g.fabric->find_route_by_cpu(a, b, route);
   else
@@ -52,8 +52,8 @@ void find_route_inside(const Group& g, int a, int b, topology::Route& route) {
 }
 
 void find_hop_route(const Group& g, int from, int to, int nic, topology::Route& route) {
-  int a = nth(g.devices, from);
-  int b = nth(g.devices, to);
+  const DeviceId a = nth(g.devices, from);
+  const DeviceId b = nth(g.devices, to);
   if (same_host(*g.fabric, a, b))
     find_route_inside(g, a, b, route);
   else
@@ -62,8 +62,8 @@ void find_hop_route(const Group& g, int from, int to, int nic, topology::Route& 
 
 void find_hop_links(const Group& g, int from, int to, int nic,
                     std::vector<topology::LinkId>& links) {
-  int a = nth(g.devices, from);
-  int b = nth(g.devices, to);
+  const DeviceId a = nth(g.devices, from);
+  const DeviceId b = nth(g.devices, to);
   if (!by_memory(g, a, b))
     return topology::find_hop_links(*g.fabric, g.devices, from, to, nic, links);
   topology::Route route;
@@ -78,8 +78,8 @@ std::vector<bool> links_to_memory(const Group& g) {
   for (const auto& node : g.nodes)
     for (int x : node)
       for (int y : node) {
-        int a = nth(g.devices, x);
-        int b = nth(g.devices, y);
+        const DeviceId a = nth(g.devices, x);
+        const DeviceId b = nth(g.devices, y);
         if (a == b || !same_host(f, a, b) || has_peer_access(g, a, b)) continue;
         f.find_route_by_cpu(a, b, route);
         out.resize(f.links().size());
@@ -89,18 +89,17 @@ std::vector<bool> links_to_memory(const Group& g) {
   return out;
 }
 
-Problem check_peers(const topology::Fabric& f, const std::vector<int>& devices,
+Problem check_peers(const topology::Fabric& f, const std::vector<DeviceId>& devices,
                     const Settings& set) {
   for (const auto& node : nodes_of(f, devices)) {
     PathType level = p2p_level(set, f, static_cast<int>(node.size()));
     for (int x : node)
       for (int y : node) {
-        int a = nth(devices, x);
-        int b = nth(devices, y);
+        const DeviceId a = nth(devices, x);
+        const DeviceId b = nth(devices, y);
         if (a == b || has_access(level, f, f.path_type(a, b))) continue;
         std::string who = "GPUs " + std::to_string(f.local_of(a)) + " and " +
-                          std::to_string(f.local_of(b)) + " of host " +
-                          std::to_string(f.host_of(a));
+                          std::to_string(f.local_of(b)) + " of host " + to_string(f.host_of(a));
         if (!same_host(f, a, b))
           return {"/plan/environment",
                   "without P2P (NCCL_P2P_DISABLE, NCCL_P2P_LEVEL) GPUs of an "

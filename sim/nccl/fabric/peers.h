@@ -13,8 +13,9 @@ namespace ddpsim::nccl {
 PathType default_p2p_level(Version v, HostCpu cpu, int gpus);
 // The way that NCCL takes inside a host, and its path type; between hosts the usual one. REQUIRES:
 // the group's to_memory is known.
-PathType path_type_inside(const Group& g, int device_a, int device_b);
-void find_route_inside(const Group& g, int device_a, int device_b, topology::Route& route);
+PathType path_type_inside(const Group& g, DeviceId device_a, DeviceId device_b);
+void find_route_inside(const Group& g, DeviceId device_a, DeviceId device_b,
+                       topology::Route& route);
 // As topology::find_hop_route, by that way inside a host.
 void find_hop_links(const Group& g, int from, int to, int nic,
                     std::vector<topology::LinkId>& links);
