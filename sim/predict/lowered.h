@@ -17,7 +17,8 @@ inline Program lowered(const Question& q, const StepTimes& times,
   timed.winograd =
       q.profile.kind == DeviceKind::Gpu && q.profile.compute.peak_flops[Precision::Tf32] == 0;
   if (uses_host_memory(q)) timed.host_memory = host_memory(q, level);
-  if (servers_of(q.scenario.plan)) timed.host_memory = server_memory(q, level);
+  if (const auto servers = servers_of(q.scenario.plan))
+    timed.host_memory = server_memory(q, *servers, level);
   return systems::lower(timed, q.scenario.plan, steps);
 }
 

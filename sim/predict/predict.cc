@@ -256,7 +256,9 @@ void add_sentences(const Question& q, const Prepared& r, const Options& options,
   if (auto* const warnings = systems::record_of(q.scenario.plan.system).warnings)
     for (std::string& warning : warnings(q.scenario.plan))
       out.extrapolated.push_back(std::move(warning));
-  if (r.program.servers && !server_memory(q, Level::Mid))
+  // A Program that is given says itself what its servers take.
+  if (const auto servers = servers_of(q.scenario.plan);
+      servers && !server_memory(q, *servers, Level::Mid))
     out.extrapolated.push_back(
         "what servers take to sum and to update is left out: cluster \"" + q.fabric.cluster().name +
         "\" does not say its hosts' memory (--set cluster.host_memory=300GB/s)");

@@ -98,9 +98,9 @@ Problem check_servers(const Question& q) {
   return check_server_places(q.fabric, devices, servers);
 }
 
-std::optional<systems::HostMemory> server_memory(const Question& q, Level level) {
-  const std::vector<DeviceId> places =
-      server_devices(q.fabric, devices_of(q.scenario), *servers_of(q.scenario.plan));
+std::optional<systems::HostMemory> server_memory(const Question& q, const Servers& servers,
+                                                 Level level) {
+  const std::vector<DeviceId> places = server_devices(q.fabric, devices_of(q.scenario), servers);
   std::map<HostId, int> of_host;
   int most = 1;
   for (DeviceId d : places) most = std::max(most, ++of_host[q.fabric.host_of(d)]);

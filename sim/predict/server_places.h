@@ -20,6 +20,7 @@ Problem check_server_places(const topology::Fabric& fabric, const std::vector<De
 Problem check_servers(const Question& q);
 
 // What a server can read and write of its host's memory; none = the cluster does not say it.
-std::optional<systems::HostMemory> server_memory(const Question& q, Level level);
+std::optional<systems::HostMemory> server_memory(const Question& q, const Servers& servers,
+                                                 Level level);
 
 }  // namespace ddpsim::predict

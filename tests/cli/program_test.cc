@@ -162,6 +162,18 @@ TEST_F(ProgramCommands, PlayWhatACycleDecided) {
   EXPECT_EQ(tensors, 161u) << "every gradient once";
 }
 
+// The plan of who gives a Program has no servers: what the Program's take is its own word.
+TEST_F(ProgramCommands, SayThemselvesWhatTheirServersTake) {
+  Args plan{"--plan", "parameter_server", "--set", "synchronous=true"};
+  Args cluster{"--cluster", "dgx-h100", "--workload", "resnet18"};
+  Args bare{"--cluster", "dgx-h100"};
+  const Json direct = summary(Args{"predict"} + cluster + plan);
+  const Json given = summary(Args{"predict", "--program", shown(cluster + plan)} + bare);
+  EXPECT_EQ(direct["step_ps"], given["step_ps"]);
+  EXPECT_NE(direct["extrapolated"].dump().find("what servers take"), std::string::npos);
+  EXPECT_EQ(given["extrapolated"].dump().find("what servers take"), std::string::npos);
+}
+
 TEST_F(ProgramCommands, PredictWhatWasShown) {
   struct Shown {
     const char* cluster;

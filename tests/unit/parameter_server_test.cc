@@ -209,7 +209,7 @@ TEST(ParameterServer, ServersOfAHostShareItsMemory) {
     Scenario s;
     s.ranks = 16;
     s.plan = with_servers(servers);
-    return predict::server_memory({w, fabric, p, s}, Level::Mid)->touched;
+    return predict::server_memory({w, fabric, p, s}, *servers_of(s.plan), Level::Mid)->touched;
   };
   EXPECT_DOUBLE_EQ(touched(1), c.host_memory.bytes_per_ps());
   EXPECT_DOUBLE_EQ(touched(2), touched(1)) << "one on each host";
