@@ -842,7 +842,10 @@ def self_test():
     for line in ids:
         got = run_case({**CLEAN, "sim/engine/id.h": "int x;\n" + line + "\n"})[0]
         expect(f"a bare id is caught: {line}", len(got) == 1 and "id.h:2: a place" in got[0], got)
-    fine = "int places = 3;\nPlaceId place;\nint replaced = 0;\nint place_count();\nf(place);\nint per_place;\n"
+    fine = (
+        "int places = 3;\nPlaceId place;\nint replaced = 0;\nint place_count();\nf(place);\n"
+        "int per_place;\n"
+    )
     got = run_case({**CLEAN, "sim/engine/id.h": fine})[0]
     expect("counts, and ids of their type, are fine", not got, got)
     got = bare("auto a = x;\n")
