@@ -113,7 +113,7 @@ struct Scenario {
   bool real_compute = false;
 };
 Problem validate(const Scenario& s, int devices);
-// Of each rank: rank_order, or 0, 1, 2, ...
+// The device of each rank: rank_order, or 0, 1, 2, ...
 std::vector<DeviceId> devices_of(const Scenario& s);
 // The scenario of another job by itself.
 Scenario scenario_of(const OtherJob& job);
