@@ -221,11 +221,10 @@ TestbedScript testbed_script(const Cluster& c, const std::vector<std::string>& n
       s.tc_switch += tbf(fmt::format("u{}", r), c.uplink) + tbf(fmt::format("c{}", r), c.uplink);
     }
   }
-  for (HostId host : each<HostId>(c.hosts)) {
-    const int h = host.number;
+  for (int h = 0; h < c.hosts; ++h) {
     LinkSpec link = c.link;
     for (const SlowLink& slow : c.slow_links)
-      if (slow.host == host) link.bandwidth = slow.bandwidth;
+      if (slow.host == HostId::at(h)) link.bandwidth = slow.bandwidth;
     std::string port = fmt::format("p{}", h);
     s.ip_switch += fmt::format(
         "link add {} type veth peer name e0 address {} netns {}\nlink set {} master b{}\n", port,

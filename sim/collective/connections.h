@@ -40,8 +40,9 @@ struct Connection {
 };
 
 struct Connections {
-  std::map<std::tuple<DeviceId, DeviceId, int, std::size_t>, Connection> known;  // .., slot, lane
-  std::size_t collectives = 0;                                                   // so far
+  // By sender, receiver, slot and lane.
+  std::map<std::tuple<DeviceId, DeviceId, int, std::size_t>, Connection> known;
+  std::size_t collectives = 0;  // so far
   // Of the next collective: those that may be in flight together use different connections
   // (docs/measuring.md, slots).
   int next_slot(std::size_t streams) {

@@ -174,13 +174,6 @@ void halve(Scenario& s) {
   s.slow_ranks.erase(s.slow_ranks.lower_bound(s.ranks), s.slow_ranks.end());
 }
 
-bool spans_hosts(const Question& q) {
-  const std::vector<DeviceId> devices = devices_of(q.scenario);
-  const HostId first = q.fabric.host_of(devices.front());
-  return std::any_of(devices.begin(), devices.end(),
-                     [&](DeviceId d) { return q.fabric.host_of(d) != first; });
-}
-
 void sort(std::vector<Lever>& list) {
   std::stable_sort(list.begin(), list.end(),
                    [](const Lever& a, const Lever& b) { return per_samples(a) < per_samples(b); });
@@ -236,7 +229,7 @@ std::vector<Lever> all_levers(const Question& q, const Options& options) {
     a.plan("half the ranks (half the samples a step)", "--ranks " + std::to_string(half.ranks),
            halve);
     if (a.found.size() > before) a.found.back().samples = 1.0 * half.ranks / q.scenario.ranks;
-    bool hosts = spans_hosts(q);
+    bool hosts = !topology::on_one_host(q.fabric, devices_of(q.scenario));
     a.found.push_back(
         {hosts ? "a network between hosts twice as fast" : "links inside the host twice as fast",
          "", step_if_faster(q, hosts ? Resource::Network : Resource::Inside, 2, options)});

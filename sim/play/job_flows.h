@@ -237,7 +237,7 @@ class Flows {
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
   std::map<std::tuple<int, collective::PatternId, int, double, double>, engine::FlowId>
       phase_flows_;
-  std::map<std::tuple<DeviceId, DeviceId, int>, engine::FlowId> hop_flows_;  // .., NIC
+  std::map<std::tuple<DeviceId, DeviceId, int>, engine::FlowId> hop_flows_;  // the int: NIC
   std::map<DeviceId, engine::ResourceId> socket_threads_;
 };
 

@@ -315,16 +315,11 @@ Problem check(const Question& q, Communicators* known) {
   if (auto p = topology::check_reachable(q.fabric, devices_of(q.scenario))) return p;
   if (auto p = check_servers(q)) return p;
   const systems::SystemRecord& system = systems::record_of(q.scenario.plan.system);
-  if (system.on_several_hosts) {
-    const std::vector<DeviceId> devices = devices_of(q.scenario);
-    for (DeviceId d : devices)
-      if (q.fabric.host_of(d) != q.fabric.host_of(devices.front()))
-        return {"/ranks", std::string(system.title) +
-                              " is one process, which has the GPUs of one host: at most " +
-                              std::to_string(q.fabric.cluster().devices_per_host) +
-                              " ranks here (" + system.on_several_hosts +
-                              " trains on several hosts)"};
-  }
+  if (system.on_several_hosts && !topology::on_one_host(q.fabric, devices_of(q.scenario)))
+    return {"/ranks", std::string(system.title) +
+                          " is one process, which has the GPUs of one host: at most " +
+                          std::to_string(q.fabric.cluster().devices_per_host) + " ranks here (" +
+                          system.on_several_hosts + " trains on several hosts)"};
   if (system.check)
     if (auto p = system.check(q.scenario.plan, q.workload, q.profile.kind, q.scenario.ranks,
                               q.fabric.cluster().devices_per_host))

@@ -1,7 +1,6 @@
 #include "sim/predict/step_error.h"
 
 #include <algorithm>
-#include <set>
 
 #include "sim/systems/base/record.h"
 
@@ -26,12 +25,6 @@ bool is_carried(const Question& q) {
          !p.costs->carried_from.empty() && q.fabric.cluster().emulated_on_cores == 0;
 }
 
-bool on_one_host(const Question& q) {
-  std::set<HostId> hosts;
-  for (DeviceId device : devices_of(q.scenario)) hosts.insert(q.fabric.host_of(device));
-  return hosts.size() < 2;
-}
-
 bool is_sharded(System s) {
   return systems::record_of(s).weights_in_shards;
 }
@@ -39,7 +32,7 @@ bool is_sharded(System s) {
 // Of what several ranks add to computation as measured; nullptr: there is one.
 const StepError* added_error(const Question& q) {
   if (q.scenario.ranks < 2) return nullptr;
-  return &kErrors[on_one_host(q) ? OneHost : SeveralHosts];
+  return &kErrors[topology::on_one_host(q.fabric, devices_of(q.scenario)) ? OneHost : SeveralHosts];
 }
 
 }  // namespace

@@ -383,8 +383,13 @@ bool Fabric::nics_reach(HostId host_a, HostId host_b) const {
   return true;
 }
 
+bool on_one_host(const Fabric& f, const std::vector<DeviceId>& devices) {
+  return std::all_of(devices.begin(), devices.end(),
+                     [&](DeviceId d) { return f.host_of(d) == f.host_of(devices.front()); });
+}
+
 Problem check_reachable(const Fabric& f, const std::vector<DeviceId>& devices) {
-  auto host = [&](DeviceId d) { return std::to_string(f.host_of(d).number); };
+  auto host = [&](DeviceId d) { return to_string(f.host_of(d)); };
   auto sentence = [&](DeviceId from, DeviceId to) -> Problem {
     if (f.host_of(from) == f.host_of(to))
       return {"/inside", "no way inside host " + host(from) + " from GPU " +

@@ -189,6 +189,7 @@ class Fabric {
   std::vector<IgnoredFault> ignored_;
 };
 
+bool on_one_host(const Fabric& f, const std::vector<DeviceId>& devices);
 // What keeps these devices from reaching one another; empty message = nothing.
 Problem check_reachable(const Fabric& f, const std::vector<DeviceId>& devices);
 

@@ -201,10 +201,7 @@ std::string unused_nics_sentence(const Fabric& f, const std::vector<DeviceId>& d
   const Cluster& c = f.cluster();
   const int unused = unused_nics(f);
   if (unused == 0 || c.device != DeviceKind::Gpu) return "";
-  const bool spans = std::any_of(devices.begin(), devices.end(), [&](DeviceId d) {
-    return f.host_of(d) != f.host_of(devices.front());
-  });
-  if (!spans) return "";
+  if (on_one_host(f, devices)) return "";
   const int used = f.nics_per_host() - unused;
   return number(unused) + " of the " + number(f.nics_per_host()) +
          " NICs of a host carry nothing here: each GPU sends by its nearest NIC alone, and they "

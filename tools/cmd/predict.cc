@@ -81,10 +81,7 @@ std::vector<std::string> known_errors(const Loaded& l, const io::Home& home) {
     const Plan& plan = l.scenario.plan;
     const std::string system =
         plan.system.name() + systems::setting_of(plan, systems::record_of(plan.system).title_knob);
-    const std::vector<DeviceId> devices = devices_of(l.scenario);
-    const bool one_host = std::all_of(devices.begin(), devices.end(), [&](DeviceId d) {
-      return l.fabric->host_of(d) == l.fabric->host_of(devices.front());
-    });
+    const bool one_host = topology::on_one_host(*l.fabric, devices_of(l.scenario));
     const io::KnownFamily asked{
         several ? system : "any",
         !several   ? "one_gpu"
