@@ -40,8 +40,8 @@ TEST_F(MadeUpSystem, IsPredictedExplainedTunedDrawnAndRanked) {
   EXPECT_TRUE(holds(ask("explain", {"--plan", "mics"}), "mics"));
   EXPECT_TRUE(holds(ask("tune", {"--plan", "mics"}), "partition_size"));
   EXPECT_TRUE(holds(ask("rank-plans", {}), "mics"));
-  ask("trace", {"--plan", "mics", "--out", "step.json"});
-  EXPECT_TRUE(holds(io::read_file("step.json"), "mics_gather/"));
+  ask("trace", {"--plan", "mics", "--out", at("step.json")});
+  EXPECT_TRUE(holds(raw(at("step.json")), "mics_gather/"));
   EXPECT_TRUE(holds(ddpsim({"list", "plans"}).out, "mics"));
   EXPECT_TRUE(holds(ddpsim({"show", "plan", "mics"}).out, "partition_size"));
 }

@@ -33,5 +33,15 @@ TEST(Ids, DevicesAreNumberedHostByHost) {
   EXPECT_FALSE(DeviceId::at(-1).among(24));
 }
 
+TEST(Ids, RanksAreOnOneHostWhateverTheirOrder) {
+  Cluster c = test::cluster("hgx-h100");
+  c.hosts = 2;
+  const topology::Fabric f(c);
+  EXPECT_TRUE(topology::on_one_host(f, {8}));
+  EXPECT_TRUE(topology::on_one_host(f, {15, 8, 9}));
+  EXPECT_FALSE(topology::on_one_host(f, {0, 7, 8}));
+  EXPECT_FALSE(topology::on_one_host(f, {8, 7}));
+}
+
 }  // namespace
 }  // namespace ddpsim
