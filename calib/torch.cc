@@ -19,22 +19,21 @@
 #include "sim/io/codecs.h"
 
 namespace ddpsim::calib {
-namespace {
+namespace {}  // namespace
 
-std::string free_port() {
-  int s = ::socket(AF_INET, SOCK_STREAM, 0);
+HeldPort::HeldPort() : held_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* at = reinterpret_cast<sockaddr*>(&address);
   socklen_t size = sizeof address;
-  bool bound = s >= 0 && ::bind(s, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-               ::getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (s >= 0) ::close(s);
-  if (!bound) throw std::runtime_error("no free port");
-  return std::to_string(ntohs(address.sin_port));
+  int yes = 1;
+  if (held_.number() < 0 ||
+      ::setsockopt(held_.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+      ::bind(held_.number(), at, size) != 0 || ::getsockname(held_.number(), at, &size) != 0)
+    throw std::runtime_error("no free port");
+  number_ = ntohs(address.sin_port);
 }
-
-}  // namespace
 
 Run record_torch(const Cluster& cluster, const std::vector<int>& hosts,
                  const TorchOptions& options) {
@@ -43,7 +42,7 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts,
   MemoryFile answer;
   MemoryFile partial;
   MemoryFile log;
-  std::string port = free_port();
+  HeldPort port;
   SharedMemory memory(sizeof(Rendezvous));
   auto* rendezvous = new (memory.data()) Rendezvous{};
   double load = machine_load();
@@ -58,7 +57,7 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts,
       set("LOCAL_RANK", std::to_string(rank));
       set("WORLD_SIZE", std::to_string(ranks));
       set("MASTER_ADDR", stage_address(hosts[0], shaped));
-      set("MASTER_PORT", port);
+      set("MASTER_PORT", std::to_string(port.number()));
       if (!options.gpus) set("GLOO_SOCKET_IFNAME", shaped ? "e0" : "lo");
       set("PYTHONDONTWRITEBYTECODE", "1");
       set("OMP_NUM_THREADS", "1");

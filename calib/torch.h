@@ -9,10 +9,24 @@
 #include <utility>
 #include <vector>
 
+#include "sim/io/descriptors.h"
 #include "sim/model/cluster.h"
 #include "sim/model/run.h"
 
 namespace ddpsim::calib {
+
+// A free TCP port of 127.0.0.1 that the kernel gives to nobody else while this lives: bound, not
+// listening, with SO_REUSEADDR, so that the one who is told of it (rank 0's TCPStore, which comes
+// seconds later) can listen there. Throws std::runtime_error if there is none.
+class HeldPort {
+ public:
+  HeldPort();
+  int number() const { return number_; }
+
+ private:
+  io::Descriptor held_;
+  int number_ = 0;
+};
 
 struct TorchOptions {
   std::string python = "/usr/bin/python3";  // an interpreter that has PyTorch

@@ -3,6 +3,8 @@
 #include <map>
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "calib/gloo/gloo.h"
@@ -343,6 +345,24 @@ TEST(TorchCommand, RunsTheRealPytorch) {
             std::string::npos)
       << other.err;
   fs::remove(file);
+}
+
+// Ranks come seconds after their port was chosen: meanwhile nobody else gets it, and rank 0's
+// store, which reuses addresses, does.
+TEST(TorchCommand, KeepsThePortForRankZero) {
+  calib::HeldPort port;
+  sockaddr_in6 any{};
+  any.sin6_family = AF_INET6;
+  any.sin6_port = htons(static_cast<std::uint16_t>(port.number()));
+  auto* address = reinterpret_cast<sockaddr*>(&any);
+  io::Descriptor other(::socket(AF_INET6, SOCK_STREAM, 0));
+  if (other.number() < 0) GTEST_SKIP() << "no IPv6";
+  EXPECT_EQ(::bind(other.number(), address, sizeof any), -1);
+  io::Descriptor store(::socket(AF_INET6, SOCK_STREAM, 0));
+  int yes = 1;
+  ::setsockopt(store.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  EXPECT_EQ(::bind(store.number(), address, sizeof any), 0);
+  EXPECT_EQ(::listen(store.number(), 1), 0);
 }
 
 // ZeroRedundancyOptimizer's broadcasts are those of the prediction, with their ends.

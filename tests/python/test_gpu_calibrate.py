@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tarfile
@@ -483,6 +484,16 @@ class OneGpu(unittest.TestCase):
         self.assertNotEqual(a["NCCL_HOSTID"], b["NCCL_HOSTID"])
         self.assertEqual(a["LOCAL_RANK"], b["LOCAL_RANK"])
         self.assertEqual(a["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], "50")
+
+    def test_the_port_is_kept_for_rank_0(self):
+        """Ranks come seconds after it was chosen; a port that is only free may be another's then,
+        and a test beside this one failed of it."""
+        with one.held_port() as port, socket.socket() as other, socket.socket() as store:
+            with self.assertRaises(OSError):
+                other.bind(("127.0.0.1", port))
+            store.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            store.bind(("127.0.0.1", port))
+            store.listen()
 
     def test_a_rank_that_fails_ends_the_others(self):
         script = (

@@ -3,7 +3,6 @@
 on loopback."""
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ try:
 except ImportError:
     print("skipped: PyTorch is missing (Debian: python3-torch)")
     sys.exit(77)
+import ddpsim_one_gpu as one_gpu  # noqa: E402
 import ddpsim_record as rec  # noqa: E402
 
 SCRIPT = ROOT / "tools/python/ddpsim_record.py"
@@ -199,22 +199,15 @@ class ProfileTest(unittest.TestCase):
         self.assertEqual(joined["ready_ps"], [round(0.45 * 21), round(0.95 * 21)])
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return str(s.getsockname()[1])
-
-
 def record(ranks, *flags):
     """All ranks' exit codes and words, and the Run."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, one_gpu.held_port() as port:
         out = Path(folder) / "run.json"
-        port = free_port()
         common = {
             **os.environ,
             "WORLD_SIZE": str(ranks),
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
+            "MASTER_PORT": str(port),
             "GLOO_SOCKET_IFNAME": "lo",
             "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": "1",
@@ -381,6 +374,21 @@ class RecordingTest(unittest.TestCase):
             codes, said, run = record(1, *flags, "--import-from", folder)
             self.assertEqual(codes, [0], said)
             self.assertEqual(len(run["layers"]["arrival"]), 2)
+
+    def test_power_sgd_over_gloo_is_refused_with_several_buckets(self):
+        codes, said, run = record(
+            2,
+            "--model=mlp784-50-10",
+            "--batch=4",
+            "--steps=2",
+            "--passes=1",
+            "--set=comm_hook=powerSGD",
+            "--set=start_powerSGD_iter=2",
+            "--set=bucket_cap_mb=0.001",
+            "--set=first_bucket_bytes=1000",
+        )
+        self.assertEqual((codes, run), ([2, 2], None), said)
+        self.assertTrue(all("use a bucket_cap_mb that makes one bucket" in s for s in said), said)
 
     def test_without_ranks_it_says_how(self):
         environment = {k: v for k, v in os.environ.items() if k != "RANK"}

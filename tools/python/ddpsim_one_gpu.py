@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, Iterator, List, Optional, Sequence
 
 
 def environment(rank: int, ranks: int, folder: str, port: int) -> Dict[str, str]:
@@ -53,11 +53,14 @@ def environment(rank: int, ranks: int, folder: str, port: int) -> Dict[str, str]
     }
 
 
-def free_port() -> int:
+@contextlib.contextmanager
+def held_port() -> Iterator[int]:
+    """A free port of 127.0.0.1 that the kernel gives to nobody else meanwhile: bound, not
+    listening, with SO_REUSEADDR, so that rank 0's TCPStore can listen there."""
     with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
+        yield s.getsockname()[1]
 
 
 class Mps:
@@ -117,23 +120,20 @@ class Mps:
 
 def run(command: Sequence[str], ranks: int, folder: str) -> int:
     """The first exit status that is not 0; the other ranks are ended then."""
-    port = free_port()
     processes: List["subprocess.Popen[bytes]"] = []
     try:
-        for rank in range(ranks):
-            processes.append(
-                subprocess.Popen(
-                    command, env={**os.environ, **environment(rank, ranks, folder, port)}
-                )
-            )
-        while True:
-            codes = [p.poll() for p in processes]
-            bad = [c for c in codes if c]
-            if bad:
-                return bad[0]
-            if all(c == 0 for c in codes):
-                return 0
-            time.sleep(0.05)
+        with held_port() as port:
+            for rank in range(ranks):
+                env = {**os.environ, **environment(rank, ranks, folder, port)}
+                processes.append(subprocess.Popen(command, env=env))
+            while True:
+                codes = [p.poll() for p in processes]
+                bad = [c for c in codes if c]
+                if bad:
+                    return bad[0]
+                if all(c == 0 for c in codes):
+                    return 0
+                time.sleep(0.05)
     finally:
         for p in processes:
             if p.poll() is None:

@@ -1038,11 +1038,11 @@ class Watch:
     """Ends the process with a sentence if nothing happens for too long: collectives that wait for
     one another wait for ever."""
 
-    def __init__(self, patience: float, hint: str) -> None:
+    def __init__(self, patience: float) -> None:
         self.last = time.monotonic()
         self.done = False
         if patience > 0:
-            threading.Thread(target=self.run, args=(patience, hint), daemon=True).start()
+            threading.Thread(target=self.run, args=(patience,), daemon=True).start()
 
     def alive(self) -> None:
         self.last = time.monotonic()
@@ -1050,13 +1050,13 @@ class Watch:
     def stop(self) -> None:
         self.done = True
 
-    def run(self, patience: float, hint: str) -> None:
+    def run(self, patience: float) -> None:
         while time.monotonic() - self.last < patience:
             time.sleep(0.2)
             if self.done:
                 return
         print(
-            f"ddpsim_record: no step has ended for {patience:g} s{hint}",
+            f"ddpsim_record: no step has ended for {patience:g} s",
             file=sys.stderr,
             flush=True,
         )
@@ -1067,10 +1067,7 @@ def record(
     job: Job, steady: int, spans: int, passes: int, patience: float, profiled: bool = False
 ) -> Dict[str, Any]:
     """Runs the job; the Run on rank 0, without its ``case``. ``profiled``: see ``look``."""
-    hint = ""
-    if job.plan["comm_hook"] == "powerSGD" and dist.get_backend() == "gloo":
-        hint = f": {POWERSGD}"
-    watch = Watch(patience, hint)
+    watch = Watch(patience)
     one_gpu = bool(os.environ.get("DDPSIM_ONE_GPU")) and dist.get_world_size() > 1
     if os.environ.get("DDPSIM_ONE_GPU"):
         require_side_by_side(job.device)
@@ -1130,6 +1127,13 @@ def record(
             }
         )
         watch.alive()
+        if k + 1 == warmup and job.plan["comm_hook"] == "powerSGD":  # it compresses from here on
+            assert job.ddp is not None
+            if (
+                dist.get_backend() == "gloo"
+                and len(job.ddp.reducer._get_zeros_like_grad_buckets()) > 1
+            ):
+                raise RecordError(POWERSGD)
         if k == 0 and job.ddp is not None:
             buckets["first"] = sizes(job.ddp._get_ddp_logging_data().get("bucket_sizes", ""))
     join.__exit__(None, None, None)
@@ -1869,8 +1873,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if dist.get_rank() == 0 and not str(args.out).startswith("/proc/self/fd/"):
             print(told(args.out, run), flush=True)
     except (RecordError, cap.CaptureError, OSError, RuntimeError, MemoryError, ValueError) as error:
-        if '"powerSGD"' in " ".join(sys.argv) and isinstance(error, RuntimeError):
-            print(f"ddpsim_record: {POWERSGD}", file=sys.stderr)
         print(
             f"ddpsim_record: {(str(error).strip() or type(error).__name__).splitlines()[0]}",
             file=sys.stderr,

@@ -3,7 +3,6 @@ import functools
 import json
 import os
 import random
-import socket
 import sys
 from pathlib import Path
 
@@ -12,10 +11,10 @@ from fake_cuda import planted as plants
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[3]
-sys.path.append(str(ROOT / "tests/support"))
-from forked import Forks  # noqa: E402
-
 TOOLS = ROOT / "tools/python"
+sys.path += [str(ROOT / "tests/support"), str(TOOLS)]
+from ddpsim_one_gpu import held_port  # noqa: E402
+from forked import Forks  # noqa: E402
 
 # A device as slow as its tensors are small, so that it decides; one whose host decides; and one
 # whose speeds are a GPU's, for operators of real sizes.
@@ -82,12 +81,6 @@ def the_seed():
     return seed
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 @functools.cache
 def forks(python):
     return Forks(("torch", "torch.distributed"), python)
@@ -122,12 +115,14 @@ class Machine:
 
     def run(self, script, *arguments, ranks=1, of_rank=None):
         """(worst exit status, what all ranks said); ``of_rank``: their planted values."""
-        port, started = free_port(), []
-        for rank in range(ranks):
-            env = self.environment(rank, ranks, port, (of_rank or [self.p] * ranks)[rank])
-            argv = ["-m", "fake_cuda", str(script), *map(str, arguments)]
-            started.append(forks(self.python).start(argv, env, self.folder))
-        done = [s.result(timeout=600) for s in started]
+        argv = ["-m", "fake_cuda", str(script), *map(str, arguments)]
+        with held_port() as port:
+            envs = [
+                self.environment(rank, ranks, port, planted)
+                for rank, planted in enumerate(of_rank or [self.p] * ranks)
+            ]
+            started = [forks(self.python).start(argv, env, self.folder) for env in envs]
+            done = [s.result(timeout=600) for s in started]
         return max(abs(status) for status, _ in done), "".join(said for _, said in done)
 
     def truth(self, ranks=1, of_rank=None, **options):
