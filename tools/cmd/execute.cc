@@ -197,7 +197,7 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const ExecuteFlags& f
   out.predicted = predict::predict(l.question(), l.options).summary.step;
   out.basis = "from the workload's times; ";
   calib::TorchOptions options;
-  options.workload = l.workload_text;
+  options.workload = l.documents.workload.dump();
   bool gpus = on_gpus(l, flags);
   bool slow = out.predicted > Duration{2'000'000'000'000};  // fewer of long steps: they differ less
   int usual = slow ? 4 : steps_for(out.predicted);
@@ -292,7 +292,7 @@ Executed execute_mpi(const Terminal& t, const Loaded& l, const ExecuteFlags& fla
       mpi_options(t, flags, runs_horovod(l) ? "ddpsim_horovod.py" : "ddpsim_mpi.py");
   io::Json plan = l.document.value("plan", io::Json::object());
   if (plan.is_object()) plan.erase("environment");
-  options.workload = l.workload_text;
+  options.workload = l.documents.workload.dump();
   options.environment = l.scenario.plan.environment;
   options.arguments = {"--plan", plan.is_object() ? plan.dump() : "{}", "--steps",
                        std::to_string(steps)};

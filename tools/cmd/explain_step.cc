@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "sim/io/write_explanation.h"
+#include "sim/predict/known_times.h"
 #include "sim/predict/left_out.h"
 #include "sim/report/explanation_text.h"
 #include "sim/report/text.h"
@@ -21,6 +22,8 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
                      "explain looks at one job by itself: what the others put on the links is not "
                      "in what it shows; --set other_jobs=[] explains this job alone, ddpsim "
                      "predict shows its step beside the others"};
+  predict::KnownTimes known(l.workload, l.profile);
+  l.options.times = &known;
   predict::Explanation e = timed(t, [&] { return predict::explain(l.question(), l.options); });
   std::string what =
       l.program ? l.workload.name

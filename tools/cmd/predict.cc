@@ -10,6 +10,7 @@
 #include "sim/io/write_page.h"
 #include "sim/io/write_prediction.h"
 #include "sim/model/gpu_name.h"
+#include "sim/predict/known_times.h"
 #include "sim/report/text.h"
 #include "sim/systems/base/settings.h"
 #include "sim/units/text.h"
@@ -297,6 +298,8 @@ void predict_command(Terminal& t, PredictFlags flags) {
   if (!flags.described.script.empty()) describe_script(t, flags);
   Loaded l = load(t, flags.question);
   l.options.common_start = from_common_start(flags.step);
+  predict::KnownTimes known(l.workload, l.profile);
+  l.options.times = &known;
   predict::Prediction p = timed(t, [&] { return predict::predict(l.question(), l.options); });
   p.run.key = l.key;
   if (!flags.question.profiles.empty()) tell_other_gpu(t, l);

@@ -390,12 +390,10 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   for (const char* name : {"workload", "cluster", "profile", "description"})
     plan_and_ranks.erase(name);
   plan_and_ranks["ranks"] = out.scenario.ranks;
-  std::string workload_text = asked.workload->document.dump();
   const Json& cluster = asked.hardware->document;
   std::string hashed = hashed_workload(asked.workload->document);
   for (const std::string& text : {hashed, cluster.dump(), plan_and_ranks.dump()})
     hash = fnv1a(hash, text);
-  out.workload_text = workload_text;
   out.workload_file = asked.workload->file;
   out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, hashed));
   // The whole question but the profile, in one document that stands alone but for shipped

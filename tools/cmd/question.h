@@ -79,7 +79,6 @@ struct Loaded {
   Profile profile;
   Scenario scenario;
   std::string key;            // readable, with a hash of all inputs
-  std::string workload_text;  // its document
   std::string workload_file;  // where it was read
   io::Json document;  // scenario file that asks the same question: cluster and plan in it, workload
                       // by name, no profile

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/predict/known_times.h"
 #include "sim/predict/memory.h"
 #include "sim/report/diagnosis_text.h"
 #include "sim/report/text.h"
@@ -225,13 +226,16 @@ io::OrderedJson json(const Loaded& l, const std::vector<Row>& rows, const Sampli
 // On all cores.
 std::vector<predict::RankedPlan> ranked(Terminal& t, const Loaded& l) {
   const predict::Question q = l.question();
+  predict::KnownTimes known(l.workload, l.profile);
+  predict::Options options = l.options;
+  options.times = &known;
   const std::vector<predict::RankedPlan> plans = predict::plans_to_rank(q);
   const auto n = static_cast<std::int64_t>(plans.size());
   const int jobs = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   Progress progress(t, "plans", 0, n, false);
   std::vector<predict::RankedPlan> out;
   in_order<predict::RankedPlan>(
-      0, n, jobs, n, [&](std::int64_t k) { return predict::ask_plan(plans[k], q, l.options); },
+      0, n, jobs, n, [&](std::int64_t k) { return predict::ask_plan(plans[k], q, options); },
       [&](std::int64_t, predict::RankedPlan plan) { out.push_back(std::move(plan)); },
       [&] { progress.show(static_cast<std::int64_t>(out.size())); });
   progress.show(n, true);

@@ -5,6 +5,7 @@
 #include "sim/io/write_sharded_tuning.h"
 #include "sim/io/write_tuning.h"
 #include "sim/model/version.h"
+#include "sim/predict/known_times.h"
 #include "sim/predict/left_out.h"
 #include "sim/report/sharded_text.h"
 #include "sim/report/text.h"
@@ -193,7 +194,9 @@ void check_size(const Workload& w) {
 void tune_sharded_command(Terminal& t, const TuneFlags& f, Loaded& l) {
   limit_memory(f.memory_limit, l.profile);
   if (f.values.empty()) check_size(l.workload);
+  predict::KnownTimes known(l.workload, l.profile);
   predict::ShardedOptions options{l.options, decisions_of(f, l), f.values.empty()};
+  options.options.times = &known;
   if (f.samples.empty() && (!f.price.empty() || !f.deadline.empty()))
     scaling_of(f, l, l.scenario.plan, options.options);
   const predict::ShardedTuning tuning =
@@ -257,8 +260,10 @@ void tune_command(Terminal& t, const TuneFlags& flags) {
                      "knobs of " +
                          std::string(ddpsim::name_of(l.scenario.plan.system)) +
                          " leave memory as it is"};
+  predict::KnownTimes known(l.workload, l.profile);
   predict::TuneOptions options;
   options.options = l.options;
+  options.options.times = &known;
   options.knob = knob_of(flags.knob, l.scenario.plan);
   if (options.knob.name == "first_bucket_bytes" &&
       !systems::setting_of(l.scenario.plan, "bucket_cap_mb").empty() &&
