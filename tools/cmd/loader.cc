@@ -43,14 +43,6 @@ std::string parse_measured(const QuestionFlags& flags) {
   return text;
 }
 
-// Clusters that a sweep keeps, so that its memory does not grow with its points: by their links,
-// about 150 bytes each with their communicators' loads, and their documents.
-constexpr std::size_t kMostLinks = 3'000'000;
-constexpr std::size_t kDocuments = 1'000;  // links' worth
-std::size_t size_of(const HardwarePart& h) {
-  return h.fabric->links().size() + kDocuments;
-}
-
 }  // namespace
 
 std::string shipped_scenario(const io::Home& home, const std::string& name) {
@@ -60,34 +52,9 @@ std::string shipped_scenario(const io::Home& home, const std::string& name) {
   return home.find("scenarios", name, "scenario");
 }
 
-// Where the parts of one question come from, and whom to blame.
-struct Loader::Place {
-  const Settings& settings;
-  const QuestionFlags& flags;  // with the choice's in them
-  const io::ScenarioFile& parsed;
-  const std::string& file;  // the scenario's
-
-  std::string name(const std::string& flag, const std::string& in_file,
-                   const std::string& folder) const {
-    if (!flag.empty()) return flag;
-    return io::names_file(in_file) && in_file.front() != '/' ? folder + in_file : in_file;
-  }
-  // A path inside a scenario file is relative to that file.
-  Named open(const io::Home& home, const std::string& folder, const char* noun,
-             const char* home_folder, const std::string& flag, const std::string& in_file) const {
-    std::string place = std::string("--") + noun;
-    if (flag.empty()) {
-      if (in_file.empty())
-        throw InputError{place, std::string("no ") + noun + " given; name one (ddpsim list " +
-                                    noun + "s) or give a scenario file"};
-      place = file + "#/" + noun;
-    }
-    return open_document(home, home_folder, name(flag, in_file, folder), noun, place);
-  }
-};
-
 Loader::Loader(const Terminal& t, const QuestionFlags& flags)
     : home_(home_of(t)),
+      parts_(home_),
       flags_(flags),
       scenario_({{"schema", "ddpsim.scenario/1"}}),
       scenario_file_("command line"),
@@ -147,154 +114,24 @@ bool Loader::takes_as_named() {
   return false;
 }
 
-std::shared_ptr<const WorkloadPart> Loader::workload(const Place& place,
-                                                     const std::string& in_file) {
-  const Settings& settings = place.settings;
-  bool own = &in_file == &place.parsed.workload;  // not another job's, which the flags do not reach
-  const std::string flag = own ? place.flags.workload : "";
-  std::string key = place.name(flag, in_file, folder_) + "\n" +
-                    (own ? settings.of(io::Target::Workload) + place.flags.layers : "other job");
-  std::lock_guard guard(lock_);
-  if (auto it = workloads_.find(key); it != workloads_.end()) return it->second;
-  auto out = std::make_shared<WorkloadPart>();
-  Named w = flag.empty() ? place.open(home_, folder_, "workload", "workloads", flag, in_file)
-                         : opened(place.flags);
-  out->name = flag.empty() ? in_file : flag;
-  if (own) {
-    bool captured = w.document.is_object() && w.document.value("basis", Json()) == "captured";
-    for (const io::Setting& s : settings)
-      if (s.target == io::Target::Workload && captured &&
-          (s.path[0] == "batch" || s.path[0] == "precision"))
-        throw InputError{"--set " + s.text,
-                         "the workload's times were captured at one batch and precision; capture "
-                         "it again, or use a described workload"};
-    out->workload = settings.read(io::Target::Workload, w, io::read_workload);
-    if (const std::string& layers = place.flags.layers; !layers.empty()) {
-      Run run = io::read_run(io::parse_json(io::read_file(layers), layers), layers);
-      if (!run.layers)
-        throw InputError{layers, "holds no layer profile; Runs of ddpsim run --backend torch do"};
-      if (auto why = layers_problem(out->workload, run); !why.empty())
-        throw InputError{layers, why};
-      out->workload = as_recorded(out->workload, run);
-    }
-  } else {
-    out->workload = io::read_workload(w.document, w.file);
-  }
-  out->file = w.file;
-  out->document = std::move(w.document);
-  return workloads_[key] = std::move(out);
-}
-
-std::shared_ptr<const ProfilePart> Loader::profile(const Place& place, const Cluster& cluster,
-                                                   const std::string& cluster_file) {
-  using io::Target;
-  const std::string flag = place.flags.profiles.empty() ? "" : place.flags.profiles[0];
-  const bool named = !flag.empty() || !place.parsed.profile.empty();
-  const std::string key = (named ? place.name(flag, place.parsed.profile, folder_)
-                                 : "of clusters\n" + cluster.profile) +
-                          "\n" + place.settings.of(Target::Profile);
-  std::lock_guard guard(lock_);
-  if (auto it = profiles_.find(key); it != profiles_.end()) return it->second;
-  Named p =
-      named ? place.open(home_, folder_, "profile", "calib/profiles", flag, place.parsed.profile)
-            : open_document(home_, "calib/profiles", default_profile(home_, cluster.profile),
-                            "profile", cluster_file + "#/device/profile");
-  auto out = std::make_shared<ProfilePart>();
-  out->profile = place.settings.read(Target::Profile, p, io::read_profile);
-  out->document = std::move(p.document);
-  return profiles_[key] = std::move(out);
-}
-
-std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
-  using io::Target;
-  const QuestionFlags& flags = place.flags;
-  const Settings& settings = place.settings;
-  bool inline_cluster = flags.cluster.empty() && place.parsed.cluster_document.is_object();
-  std::string flag = flags.profiles.empty() ? "" : flags.profiles[0];
-  std::string key = (inline_cluster ? place.parsed.cluster_document.dump()
-                                    : place.name(flags.cluster, place.parsed.cluster, folder_)) +
-                    "\n" + settings.of(Target::Cluster) + "\n" +
-                    place.name(flag, place.parsed.profile, folder_) + "\n" +
-                    settings.of(Target::Profile);
-  {
-    std::lock_guard guard(lock_);
-    if (auto it = hardware_.find(key); it != hardware_.end()) return it->second;
-  }
-  // Two threads may make the same one; the first to finish is kept.
-  auto out = std::make_shared<HardwarePart>();
-  out->searches = searches_;
-  out->communicators.share(searches_->view());
-  Named c = inline_cluster ? Named{place.parsed.cluster_document, place.file + "#/cluster"}
-                           : place.open(home_, folder_, "cluster", "topologies", flags.cluster,
-                                        place.parsed.cluster);
-  out->cluster = settings.read(Target::Cluster, c, io::read_cluster);
-  out->cluster.description = settings.prose(Target::Cluster, out->cluster.description);
-  out->device = profile(place, out->cluster, c.file);
-  if (out->device->profile.kind != out->cluster.device) {
-    bool cpu = out->cluster.device == DeviceKind::Cpu;
-    throw InputError{c.file + "#/device/kind",
-                     std::string("the cluster's devices are ") + (cpu ? "CPUs" : "GPUs") +
-                         ", but profile \"" + out->device->profile.name + "\" is of a " +
-                         (cpu ? "GPU" : "CPU") + "; choose another --profile or --cluster"};
-  }
-  out->fabric.emplace(out->cluster);
-  out->file = c.file;
-  out->document = std::move(c.document);
-  std::lock_guard guard(lock_);
-  auto [it, first] = hardware_.emplace(key, out);
-  if (!first) return it->second;
-  hardware_order_.push_back(key);
-  links_ += size_of(*out);
-  for (std::size_t oldest = 0; links_ > kMostLinks && oldest + 1 < hardware_order_.size();
-       ++oldest) {
-    auto gone = hardware_.find(hardware_order_[oldest]);
-    links_ -= size_of(*gone->second);
-    hardware_.erase(gone);
-    hardware_order_.erase(hardware_order_.begin());
-    --oldest;
-  }
-  return out;
-}
-
-std::shared_ptr<predict::KnownTimes> Loader::times(
-    const std::shared_ptr<const WorkloadPart>& workload,
-    const std::shared_ptr<const ProfilePart>& device) {
-  std::lock_guard guard(lock_);
-  std::shared_ptr<predict::KnownTimes>& known = times_[{workload.get(), device.get()}];
-  if (!known) known = std::make_shared<predict::KnownTimes>(workload->workload, device->profile);
-  return known;
-}
-
 // What the scenario says with the flags and a choice in it.
 struct Loader::Read {
   QuestionFlags flags;
   Settings settings;
   Named scenario;
   io::ScenarioFile parsed;
-  Place place() const { return {settings, flags, parsed, scenario.file}; }
+  PartSources place(const std::string& folder) const {
+    return {settings, flags, parsed, scenario.file, folder};
+  }
 };
-
-// REQUIRES: lock_ is held.
-const Named& Loader::opened(const QuestionFlags& flags) {
-  auto it = opened_.find(flags.workload);
-  if (it == opened_.end())
-    it = opened_
-             .emplace(flags.workload, flags.described
-                                          ? Named{*flags.described, flags.workload}
-                                          : open_document(home_, "workloads", flags.workload,
-                                                          "workload", "--workload"))
-             .first;
-  return it->second;
-}
 
 // What the script behind a described workload gave its wrapper, as values of --set: it is part of
 // the question where no plan is named. Told once, taken or not.
 std::vector<std::string> Loader::own_knobs(const QuestionFlags& flags) {
   if (flags.workload.empty() || !flags.scenario.empty()) return {};
   const bool taken = flags.plan.empty() && !names_system_;
-  std::lock_guard guard(lock_);
-  const bool fresh = !opened_.contains(flags.workload);
-  const Json& document = opened(flags).document;
+  const auto [named, fresh] = parts_.opened(flags);
+  const Json& document = named.document;
   const Json::json_pointer plan("/source/plan");
   if (!document.is_object() || !document.contains(plan) || !document.at(plan).is_object())
     return {};
@@ -339,10 +176,10 @@ std::shared_ptr<const Asked> Loader::measured_work() {
     if (measured_work_) return measured_work_;
   }
   const Read read = this->read({});
-  const Place place = read.place();
+  const PartSources place = read.place(folder_);
   auto out = std::make_shared<Asked>();
-  out->workload = workload(place, read.parsed.workload);
-  out->hardware = hardware(place);
+  out->workload = parts_.workload(place, read.parsed.workload);
+  out->hardware = parts_.hardware(place);
   out->scenario.plan = read.parsed.scenario.plan;
   out->scenario.ranks = 1;
   const Workload& w = out->workload->workload;
@@ -408,7 +245,7 @@ void Loader::place_on_hosts(Read& read, Asked& out) {
   }
   if (!p.set.empty()) {
     read.settings.add(io::parse_setting(p.set));
-    out.hardware = hardware(read.place());
+    out.hardware = parts_.hardware(read.place(folder_));
   }
   if (p.each == c.devices_per_host || p.each <= 0) return;
   s.ranks = p.ranks;
@@ -424,15 +261,16 @@ Asked Loader::ask(const Choice& choice) {
   const QuestionFlags& flags = read.flags;
   const Settings& settings = read.settings;
   const io::ScenarioFile& parsed = read.parsed;
-  const Place place = read.place();
+  const PartSources place = read.place(folder_);
   Asked out;
-  if (flags.program.empty()) out.workload = workload(place, parsed.workload);
-  out.hardware = hardware(place);
+  if (flags.program.empty()) out.workload = parts_.workload(place, parsed.workload);
+  out.hardware = parts_.hardware(place);
   out.scenario = parsed.scenario;
   if (!flags.program.empty()) give_program(flags, out);
   out.set = !settings.of(Target::Workload).empty();
   for (OtherJob& job : out.scenario.other_jobs) {
-    out.others.push_back(job.workload_name.empty() ? nullptr : workload(place, job.workload_name));
+    out.others.push_back(job.workload_name.empty() ? nullptr
+                                                   : parts_.workload(place, job.workload_name));
     job.workload = out.others.back() ? out.others.back()->workload : out.workload->workload;
   }
   place_on_hosts(read, out);
@@ -474,7 +312,7 @@ Asked Loader::ask(const Choice& choice) {
                      "simulates every message of every rank and is meant for up to 1,024 ranks; "
                      "use --fidelity collective"};
   out.options.known = &out.hardware->communicators;
-  if (!out.program) out.times = times(out.workload, out.hardware->device);
+  if (!out.program) out.times = parts_.times(out.workload, out.hardware->device);
   if (auto problem = predict::check(out.question(), out.options.known)) fail(problem);
   if (out.program) check_given_program(flags, out);
   if (flags.fidelity.empty()) {

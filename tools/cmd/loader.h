@@ -1,5 +1,5 @@
-// Questions that differ in a few settings: files are opened and read once, and what is alike is
-// made once. load() is one of them; a sweep is many, asked by several threads.
+// Questions that differ in a few settings, of parts that they have in common (parts.h). load() is
+// one of them; a sweep is many, asked by several threads.
 #pragma once
 
 #include <iosfwd>
@@ -8,31 +8,10 @@
 #include <mutex>
 #include <utility>
 
-#include "sim/predict/known_times.h"
-#include "tools/cmd/documents.h"
+#include "tools/cmd/parts.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
-
-struct WorkloadPart {
-  Workload workload;
-  std::string name;  // as it was asked for
-  std::string file;
-  io::Json document;
-};
-struct ProfilePart {
-  Profile profile;
-  io::Json document;
-};
-struct HardwarePart {
-  Cluster cluster;
-  std::shared_ptr<const ProfilePart> device;
-  std::optional<topology::Fabric> fabric;
-  std::string file;  // the cluster's
-  io::Json document;
-  std::shared_ptr<const predict::SharedSearches> searches;  // the loader's
-  mutable predict::Communicators communicators;
-};
 
 // What a question has besides the flags'; empty: nothing.
 struct Choice {
@@ -76,42 +55,24 @@ class Loader {
   bool measured();
 
  private:
-  struct Place;
   bool takes_as_named();
   struct Read;
   Read read(const Choice& choice);
-  const Named& opened(const QuestionFlags& flags);
   std::vector<std::string> own_knobs(const QuestionFlags& flags);
   std::shared_ptr<const Asked> measured_work();
   void scale_to_measured(Read& read, Asked& out);
   void place_on_hosts(Read& read, Asked& out);
-  std::shared_ptr<const WorkloadPart> workload(const Place& place, const std::string& name);
-  std::shared_ptr<const ProfilePart> profile(const Place& place, const Cluster& cluster,
-                                             const std::string& cluster_file);
-  std::shared_ptr<const HardwarePart> hardware(const Place& place);
-  // REQUIRES: parts that this keeps.
-  std::shared_ptr<predict::KnownTimes> times(const std::shared_ptr<const WorkloadPart>& workload,
-                                             const std::shared_ptr<const ProfilePart>& device);
   io::Home home_;
+  QuestionParts parts_;
   QuestionFlags flags_;
   io::Json scenario_;
   std::string scenario_file_;
   std::string folder_;
   std::mutex lock_;
-  std::map<std::string, std::shared_ptr<const WorkloadPart>> workloads_;
-  std::map<std::string, Named> opened_;  // of --workload, by name
-  bool names_system_ = false;            // --set does
-  bool placed_ = false;                  // what place_on_hosts() does was told
+  bool names_system_ = false;  // --set does
+  bool placed_ = false;        // what place_on_hosts() does was told
   std::ostream& err_;
-  std::map<std::string, std::shared_ptr<const ProfilePart>> profiles_;
-  std::map<std::pair<const WorkloadPart*, const ProfilePart*>, std::shared_ptr<predict::KnownTimes>>
-      times_;  // of those above, which stay
-  std::map<std::string, std::shared_ptr<const HardwarePart>> hardware_;
-  std::vector<std::string> hardware_order_;  // the oldest first
-  std::size_t links_ = 0;                    // of all kept fabrics
   std::shared_ptr<const Asked> measured_work_;
-  const std::shared_ptr<const predict::SharedSearches> searches_ =
-      std::make_shared<predict::SharedSearches>();
 };
 
 }  // namespace ddpsim::cli
