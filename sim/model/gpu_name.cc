@@ -25,6 +25,10 @@ bool is_product(std::string_view word) {
   return std::all_of(word.begin() + digits, word.end(), is_capital);
 }
 
+bool is_number(std::string_view word) {
+  return !word.empty() && std::all_of(word.begin(), word.end(), is_digit);
+}
+
 // "80GB" is 80; anything else 0.
 int gigabytes(std::string_view word) {
   if (!word.ends_with("GB") || word.size() < 3 || word.size() > 6) return 0;
@@ -40,14 +44,17 @@ int gigabytes(std::string_view word) {
 
 GpuName gpu_name(const std::string& text) {
   GpuName out;
+  std::string_view before;
   for (std::size_t from = 0; from < text.size();) {
     std::size_t end = std::min(text.find_first_of(" -,", from), text.size());
     std::string_view word = std::string_view(text).substr(from, end - from);
-    if (out.product.empty() && is_product(word)) out.product = word;
+    const bool numbered = (before == "RTX" || before == "GTX") && is_number(word);
+    if (out.product.empty() && (numbered || is_product(word))) out.product = word;
     if (word == "PCIe" || word == "PCIE") out.pcie = true;
     if (word.starts_with("SXM")) out.sxm = true;
     if (int gb = gigabytes(word); gb > 0 && out.memory_gb == 0) out.memory_gb = gb;
     from = end + 1;
+    before = word;
   }
   return out;
 }

@@ -7,12 +7,13 @@
 namespace ddpsim {
 
 struct GpuName {
-  std::string product;  // "H100", "GB200"; "" = the text names none
+  std::string product;  // "H100", "4090"; "" = the text names none
   bool pcie = false;    // it says PCIe
   bool sxm = false;     // it says SXM
   int memory_gb = 0;    // 0 = it does not say
 };
-// The first word of capital letters and then at least two digits is the product.
+// The product is the first word of capital letters and then at least two digits, or the number
+// after RTX or GTX.
 GpuName gpu_name(const std::string& text);
 
 // Whether two names are of GPUs on which the same kernels take other times: another product, PCIe

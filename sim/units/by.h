@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <type_traits>
 
 namespace ddpsim {
 
@@ -32,6 +33,8 @@ struct By {
   // Whose value equals `value`: the first of them.
   template <class Value>
   constexpr std::optional<Name> find(const Value& value) const {
+    static_assert(!std::is_pointer_v<std::decay_t<Value>> || !std::is_pointer_v<T>,
+                  "addresses would be compared");
     for (std::size_t i = 0; i < N; ++i)
       if (value == values[i]) return static_cast<Name>(i);
     return std::nullopt;

@@ -13,6 +13,7 @@
 #include "calib/gpu/play.h"
 #include "calib/gpu/samples.h"
 #include "sim/cost/roofline.h"
+#include "sim/model/gpu_name.h"
 #include "sim/play/simulate.h"
 #include "sim/systems/averaging/plan.h"
 #include "sim/systems/base/lower.h"
@@ -577,6 +578,22 @@ TEST(Roofline, ShortKernelsAreStretched) {
   EXPECT_LT(stretched.ps, 3 * plain.ps);
   p.compute.stretch[1] = {{1, 1}};
   EXPECT_EQ(predict::step_times(w, p, Level::Mid).forward, plain);
+}
+
+// Another product, PCIe and SXM, or an A100 of another size: the same kernels take other times.
+TEST(GpuNames, DifferWhereKernelsTakeOtherTimes) {
+  for (auto [a, b, differ] :
+       {std::tuple{"NVIDIA H100 80GB HBM3 (132 SMs)", "H100 SXM5 80GB", false},
+        {"NVIDIA H100 80GB HBM3", "NVIDIA H200", true},
+        {"NVIDIA H100 PCIe", "H100 SXM5 80GB", true},
+        {"NVIDIA A100-SXM4-40GB", "A100 SXM4 80GB", true},
+        {"NVIDIA GeForce RTX 4090 (128 SMs)", "GeForce RTX 3090", true},
+        {"NVIDIA GeForce RTX 4090", "NVIDIA H100 PCIe", true},
+        {"RTX 4090, 24 GB", "NVIDIA GeForce RTX 4090", false},
+        {"a GPU", "NVIDIA H200", false}}) {
+    EXPECT_EQ(names_differ(a, b), differ) << a << ", " << b;
+    EXPECT_EQ(names_differ(b, a), differ) << a << ", " << b;
+  }
 }
 
 }  // namespace
