@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include "calib/data_check.h"
 #include "calib/origin.h"
 #include "calib/player.h"
 #include "calib/stage.h"

@@ -78,16 +78,6 @@ struct RankRecord {
 void play(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others,
           std::int64_t start_ns, double factor, bool real_compute, RankRecord record);
 
-// Plays the largest collective of each operation, group and root of a steady step once more, on
-// data that says where it comes from; returns what is wrong with what it leaves ("" = nothing).
-// All ranks call it, after play().
-std::string check_collectives(const Part& part, int rank, Mesh& mesh);
-
-// Fills a rank's gradients so that every sum is known; after `steps` steps says what is wrong with
-// them ("" = nothing).
-void fill_gradients(const Part& part, int rank, std::byte* gradients);
-std::string check_gradients(const Part& part, const std::byte* gradients);
-
 // Computes for about `ns` nanoseconds of an undisturbed core; takes longer on a shared one.
 void compute_ns(std::int64_t ns);
 void calibrate_compute();  // before the first compute_ns, on a quiet core

@@ -1,82 +1,18 @@
 // Tables of nccl-tests beside the price of what NCCL ran: the mechanism alone, its one latency and
-// one efficiency per kind of link taken from other machines' tables; and a table's own sizes, every
-// other one fitted. Pure.
+// one efficiency per kind of link taken from other machines' tables; a table's own sizes, every
+// other one fitted; and a Profile that is fitted to all of them. Pure.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "sim/model/run.h"
-#include "sim/nccl/fabric/nccl.h"
+#include "calib/fit/collective_table.h"
+#include "calib/fit/link_fit.h"
 
 namespace ddpsim::calib {
-
-struct CollectiveRow {
-  std::int64_t bytes = 0;
-  Duration measured;  // out of place
-  Duration in_place;  // 0 = not in the table
-  Duration predicted;
-  Duration nccl;  // NCCL's own estimate of what it chooses
-  nccl::Choice choice;
-  nccl::OperationTime price;
-  bool available = true;  // false: nothing may run under the table's settings
-};
-
-// One table on the cluster that it was measured on. The Fabric that `group` names must outlive it.
-struct CollectiveTable {
-  std::string name;
-  std::string machine;  // tables of one machine never fit one another
-  const Run* run = nullptr;
-  nccl::OwnedGroup group;
-  Profile profile;  // of the cluster's devices, as shipped
-  Operation op = Operation::AllReduce;
-  int gpus_per_process = 1;
-  std::vector<CollectiveRow>
-      rows;  // by size: what was measured, and what NCCL chooses. read_rows() makes them
-};
-void read_rows(CollectiveTable& t);
-// Whether the profile was fitted to this table: Profile::fitted_from has the key of its Run.
-bool in_sample(const Profile& p, const CollectiveTable& t);
-
-// Who measured it: the cluster and the source up to its revision.
-std::string machine_of(const CollectiveSetting& s);
-
-// One latency and one efficiency for a kind of link. Inside a host a step is the GPU's work, and
-// the latency a factor of what the profile has (TransportSection::step_factor); between hosts it is
-// what this network takes more than the profile's, whatever the protocol.
-struct LinkFit {
-  double step_factor = 1;
-  double slower_us = 0;  // less than 0: this network is faster; only between hosts
-  double efficiency = 1;
-  int tables = 0;       // that had a say in the efficiency besides the prior, which counts as one
-  int step_tables = 0;  // ... in the latency
-  // Whether rows of tables say what it is; if not, it is the profile's own, or any larger one.
-  bool efficiency_told = false;
-  bool steps_told = false;
-};
-using LinkFits = std::map<std::string, LinkFit>;  // by transport
-// "x 1.40", or of a network "+6.5 us".
-std::string steps_text(const std::string& transport, const LinkFit& fit);
-
-// Sizes: below 1 MiB, up to 16 MiB, and above.
-enum class Band : std::uint8_t { Small, Middle, Large };
-inline constexpr std::size_t kBands = 3;
-Band band_of(std::int64_t bytes);
-
-Profile with_fits(Profile profile, const LinkFits& fits);
-std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile& profile);
-
-// Of its GPUs: 7 = Volta, 8 = Ampere, 9 = Hopper, 10 = Blackwell; 0 = AMD's, with RCCL.
-int generation_of(const CollectiveTable& t);
-
-// Fits from tables whose machine is not `without` ("" = all). The prior is the tables' own
-// profiles. In the latency of steps inside a host only tables of one host and of this generation of
-// GPUs have a say: such a step is work of the GPU, and what a network lacks is not NVLink's. Rows
-// that judge a value are chosen before it is searched for.
-LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without,
-                   int generation);
 
 // A size whose time is more than 10 % below that of the size before it.
 struct Cliff {

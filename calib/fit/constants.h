@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "calib/fit/collectives.h"
+#include "calib/fit/collective_table.h"
 
 namespace ddpsim::calib {
 

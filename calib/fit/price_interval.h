@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "calib/fit/collectives.h"
+#include "calib/fit/collective_table.h"
 #include "sim/nccl/fabric/spread.h"
 
 namespace ddpsim::calib {

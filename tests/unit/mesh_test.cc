@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "calib/data_check.h"
 #include "calib/player.h"
 #include "calib/stage.h"
 #include "tests/support/support.h"

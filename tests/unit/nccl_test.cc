@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "calib/fit/collectives.h"
+#include "calib/fit/link_fit.h"
 #include "sim/collective/price.h"
 #include "sim/nccl/double_tree.h"
 #include "sim/nccl/fabric/terms.h"
