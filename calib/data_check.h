@@ -14,7 +14,7 @@ namespace ddpsim::calib {
 // All ranks call it, after play().
 std::string check_collectives(const Part& part, int rank, Mesh& mesh);
 
-// Fills a rank's gradients so that every sum is known; after `steps` steps says what is wrong with
+// Fills a rank's gradients so that every sum is known; after the last step says what is wrong with
 // them ("" = nothing).
 void fill_gradients(const Part& part, int rank, std::byte* gradients);
 std::string check_gradients(const Part& part, const std::byte* gradients);

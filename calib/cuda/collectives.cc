@@ -1,7 +1,6 @@
 #include "calib/cuda/collectives.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <optional>
@@ -17,7 +16,6 @@
 #include "calib/gpu/nccl_log.h"
 #include "calib/interrupt.h"
 #include "calib/memory_file.h"
-#include "calib/origin.h"
 
 namespace ddpsim::calib::cuda {
 namespace {

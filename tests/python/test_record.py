@@ -223,7 +223,11 @@ def record(ranks, *flags):
             )
             for r in range(ranks)
         ]
-        talk = [c.communicate(timeout=120) for c in children]
+        try:
+            talk = [c.communicate(timeout=120) for c in children]
+        finally:
+            for child in children:
+                child.kill()  # one that waits for ever
         said = [err for _, err in talk]
         if out.exists():  # rank 0 says what it wrote, and nobody else does
             assert talk[0][0].startswith(f"{out}: ") and "steady steps, median" in talk[0][0], talk
