@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "calib/interrupt.h"
 #include "calib/memory_file.h"
@@ -19,8 +18,6 @@
 #include "sim/io/codecs.h"
 
 namespace ddpsim::calib {
-namespace {}  // namespace
-
 HeldPort::HeldPort() : held_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -9,31 +9,23 @@
 #include "calib/cuda/cuda.h"
 #include "calib/cuda/ranks.h"
 #include "calib/gpu/nccl_log.h"
+#include "sim/model/algorithm.h"
 
 namespace ddpsim::calib::cuda {
 
-enum class Op : std::uint8_t {
-  AllReduce,
-  ReduceScatter,
-  AllGather,
-  Broadcast,
-  Reduce,
-  AllToAll,
-  SendReceive
-};
 struct Named {
-  Op op;
+  Operation op;
   const char* sample;  // of the Run
   const char* nccl;    // in its log; "" = it does not choose
 };
 // One in the whole binary: a Point holds the address of its own.
-inline constexpr Named kOps[] = {{Op::AllReduce, "all_reduce", "AllReduce"},
-                                 {Op::ReduceScatter, "reduce_scatter", "ReduceScatter"},
-                                 {Op::AllGather, "all_gather", "AllGather"},
-                                 {Op::Broadcast, "broadcast", "Broadcast"},
-                                 {Op::Reduce, "reduce", "Reduce"},
-                                 {Op::AllToAll, "all_to_all", ""},
-                                 {Op::SendReceive, "send_receive", ""}};
+inline constexpr Named kOps[] = {{Operation::AllReduce, "all_reduce", "AllReduce"},
+                                 {Operation::ReduceScatter, "reduce_scatter", "ReduceScatter"},
+                                 {Operation::AllGather, "all_gather", "AllGather"},
+                                 {Operation::Broadcast, "broadcast", "Broadcast"},
+                                 {Operation::Reduce, "reduce", "Reduce"},
+                                 {Operation::AllToAll, "all_to_all", ""},
+                                 {Operation::SendRecv, "send_receive", ""}};
 
 // A way to run: NCCL's own choice, or one that is forced.
 struct Way {
@@ -42,9 +34,10 @@ struct Way {
   int channels = 0;  // forced; 0 = NCCL's
 };
 
-inline bool in_parts(Op op) {
-  return op == Op::ReduceScatter || op == Op::AllGather || op == Op::AllToAll;
-}  // a rank's share of `bytes` each
+// Whether a rank has its share of `bytes` of each.
+inline bool in_parts(Operation op) {
+  return op == Operation::ReduceScatter || op == Operation::AllGather || op == Operation::AllToAll;
+}
 
 // Where ranks are: a GPU each, or all on the first one.
 enum class Place : std::uint8_t { OwnGpu, OwnHosts, OneHost };  // numbers: parameter one_gpu

@@ -35,28 +35,28 @@ void issue(const Point& p, const RankPlace& place, char* send, char* receive, nc
   std::size_t part = std::max<std::size_t>(1, count / n);
   char* out = p.in_place ? send : receive;
   switch (p.op->op) {
-    case Op::AllReduce:
+    case Operation::AllReduce:
       DDPSIM_CALL(l, ncclAllReduce(send, out, count, ncclFloat, ncclSum, comm, s));
       return;
-    case Op::ReduceScatter:
+    case Operation::ReduceScatter:
       DDPSIM_CALL(
           l,
           ncclReduceScatter(
               send, p.in_place ? send + 4 * part * static_cast<std::size_t>(place.rank) : receive,
               part, ncclFloat, ncclSum, comm, s));
       return;
-    case Op::AllGather:
+    case Operation::AllGather:
       DDPSIM_CALL(l, ncclAllGather(
                          p.in_place ? out + 4 * part * static_cast<std::size_t>(place.rank) : send,
                          out, part, ncclFloat, comm, s));
       return;
-    case Op::Broadcast:
+    case Operation::Broadcast:
       DDPSIM_CALL(l, ncclBroadcast(send, out, count, ncclFloat, 0, comm, s));
       return;
-    case Op::Reduce:
+    case Operation::Reduce:
       DDPSIM_CALL(l, ncclReduce(send, out, count, ncclFloat, ncclSum, 0, comm, s));
       return;
-    case Op::AllToAll:
+    case Operation::AllToAll:
       DDPSIM_CALL(l, ncclGroupStart());
       for (std::size_t r = 0; r < n; ++r) {
         DDPSIM_CALL(l,
@@ -66,13 +66,16 @@ void issue(const Point& p, const RankPlace& place, char* send, char* receive, nc
       }
       DDPSIM_CALL(l, ncclGroupEnd());
       return;
-    case Op::SendReceive:
+    case Operation::SendRecv:
       DDPSIM_CALL(l, ncclGroupStart());
       DDPSIM_CALL(l, ncclSend(send, count, ncclFloat, (place.rank + 1) % place.ranks, comm, s));
       DDPSIM_CALL(l, ncclRecv(receive, count, ncclFloat,
                               (place.rank + place.ranks - 1) % place.ranks, comm, s));
       DDPSIM_CALL(l, ncclGroupEnd());
       return;
+    case Operation::Push:
+    case Operation::Pull:
+      return;  // of parameter servers: not NCCL's
   }
 }
 
@@ -128,15 +131,15 @@ void measure_rank(const std::vector<Point>& points, const RankPlace& place, nccl
 std::vector<Point> points_of(const Way& way, int ranks, std::int64_t most_bytes) {
   std::vector<Point> out;
   for (const Named& op : kOps) {
-    if (way.algorithm && op.op != Op::AllReduce)
+    if (way.algorithm && op.op != Operation::AllReduce)
       continue;  // the other collectives: NCCL's own choice
     for (std::int64_t bytes : collective_bytes())
       for (bool in_place : {true, false}) {
-        if (bytes > most_bytes || (op.op >= Op::AllToAll && in_place)) continue;
+        if (bytes > most_bytes || (op.op >= Operation::AllToAll && in_place)) continue;
         if (in_parts(op.op) && bytes % (4 * ranks) != 0) continue;
-        if (ranks == 1 && (in_place || op.op != Op::AllReduce))
+        if (ranks == 1 && (in_place || op.op != Operation::AllReduce))
           continue;  // nothing is launched in place; the rest is the same copy
-        if (!in_place && op.op != Op::AllReduce && op.op < Op::AllToAll) continue;
+        if (!in_place && op.op != Operation::AllReduce && op.op < Operation::AllToAll) continue;
         out.push_back({&op, bytes, in_place});
       }
   }

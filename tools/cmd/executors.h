@@ -40,7 +40,8 @@ void check_mpi(const Loaded& l);
 // built for. Throws InputError.
 void complete_mpi(const Terminal& t, ExecuteFlags& flags, Loaded& l);
 
-// REQUIRES: the checks. Throw std::runtime_error where the execution fails.
+// REQUIRES: the checks. Throw InputError for what else a backend cannot do, std::runtime_error
+// where the execution fails.
 Executed execute_tcp(const Loaded& l, const ExecuteFlags& flags);
 Executed execute_torch(const Terminal& t, const Loaded& l, const ExecuteFlags& flags);
 Executed execute_mpi(const Terminal& t, const Loaded& l, const ExecuteFlags& flags);

@@ -120,7 +120,7 @@ struct Loader::Read {
   Settings settings;
   Named scenario;
   io::ScenarioFile parsed;
-  PartSources place(const std::string& folder) const {
+  PartSources sources(const std::string& folder) const {
     return {settings, flags, parsed, scenario.file, folder};
   }
 };
@@ -176,10 +176,10 @@ std::shared_ptr<const Asked> Loader::measured_work() {
     if (measured_work_) return measured_work_;
   }
   const Read read = this->read({});
-  const PartSources place = read.place(folder_);
+  const PartSources from = read.sources(folder_);
   auto out = std::make_shared<Asked>();
-  out->workload = parts_.workload(place, read.parsed.workload);
-  out->hardware = parts_.hardware(place);
+  out->workload = parts_.workload(from, read.parsed.workload);
+  out->hardware = parts_.hardware(from);
   out->scenario.plan = read.parsed.scenario.plan;
   out->scenario.ranks = 1;
   const Workload& w = out->workload->workload;
@@ -245,7 +245,7 @@ void Loader::place_on_hosts(Read& read, Asked& out) {
   }
   if (!p.set.empty()) {
     read.settings.add(io::parse_setting(p.set));
-    out.hardware = parts_.hardware(read.place(folder_));
+    out.hardware = parts_.hardware(read.sources(folder_));
   }
   if (p.each == c.devices_per_host || p.each <= 0) return;
   s.ranks = p.ranks;
@@ -261,16 +261,16 @@ Asked Loader::ask(const Choice& choice) {
   const QuestionFlags& flags = read.flags;
   const Settings& settings = read.settings;
   const io::ScenarioFile& parsed = read.parsed;
-  const PartSources place = read.place(folder_);
+  const PartSources from = read.sources(folder_);
   Asked out;
-  if (flags.program.empty()) out.workload = parts_.workload(place, parsed.workload);
-  out.hardware = parts_.hardware(place);
+  if (flags.program.empty()) out.workload = parts_.workload(from, parsed.workload);
+  out.hardware = parts_.hardware(from);
   out.scenario = parsed.scenario;
   if (!flags.program.empty()) give_program(flags, out);
   out.set = !settings.of(Target::Workload).empty();
   for (OtherJob& job : out.scenario.other_jobs) {
     out.others.push_back(job.workload_name.empty() ? nullptr
-                                                   : parts_.workload(place, job.workload_name));
+                                                   : parts_.workload(from, job.workload_name));
     job.workload = out.others.back() ? out.others.back()->workload : out.workload->workload;
   }
   place_on_hosts(read, out);

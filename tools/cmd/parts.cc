@@ -48,18 +48,18 @@ std::pair<const Named&, bool> QuestionParts::opened(const QuestionFlags& flags) 
   return open(flags);
 }
 
-std::shared_ptr<const WorkloadPart> QuestionParts::workload(const PartSources& place,
+std::shared_ptr<const WorkloadPart> QuestionParts::workload(const PartSources& from,
                                                             const std::string& in_file) {
-  const Settings& settings = place.settings;
-  bool own = &in_file == &place.parsed.workload;  // not another job's, which the flags do not reach
-  const std::string flag = own ? place.flags.workload : "";
-  std::string key = place.name(flag, in_file) + "\n" +
-                    (own ? settings.of(io::Target::Workload) + place.flags.layers : "other job");
+  const Settings& settings = from.settings;
+  bool own = &in_file == &from.parsed.workload;  // not another job's, which the flags do not reach
+  const std::string flag = own ? from.flags.workload : "";
+  std::string key = from.name(flag, in_file) + "\n" +
+                    (own ? settings.of(io::Target::Workload) + from.flags.layers : "other job");
   std::lock_guard guard(lock_);
   if (auto it = workloads_.find(key); it != workloads_.end()) return it->second;
   auto out = std::make_shared<WorkloadPart>();
-  Named w = flag.empty() ? place.open(home_, "workload", "workloads", flag, in_file)
-                         : open(place.flags).first;
+  Named w = flag.empty() ? from.open(home_, "workload", "workloads", flag, in_file)
+                         : open(from.flags).first;
   out->name = flag.empty() ? in_file : flag;
   if (own) {
     bool captured = w.document.is_object() && w.document.value("basis", Json()) == "captured";
@@ -70,7 +70,7 @@ std::shared_ptr<const WorkloadPart> QuestionParts::workload(const PartSources& p
                          "the workload's times were captured at one batch and precision; capture "
                          "it again, or use a described workload"};
     out->workload = settings.read(io::Target::Workload, w, io::read_workload);
-    if (const std::string& layers = place.flags.layers; !layers.empty()) {
+    if (const std::string& layers = from.flags.layers; !layers.empty()) {
       Run run = io::read_run(io::parse_json(io::read_file(layers), layers), layers);
       if (!run.layers)
         throw InputError{layers, "holds no layer profile; Runs of ddpsim run --backend torch do"};
@@ -86,36 +86,36 @@ std::shared_ptr<const WorkloadPart> QuestionParts::workload(const PartSources& p
   return workloads_[key] = std::move(out);
 }
 
-std::shared_ptr<const ProfilePart> QuestionParts::profile(const PartSources& place,
+std::shared_ptr<const ProfilePart> QuestionParts::profile(const PartSources& from,
                                                           const Cluster& cluster,
                                                           const std::string& cluster_file) {
   using io::Target;
-  const std::string flag = place.flags.profiles.empty() ? "" : place.flags.profiles[0];
-  const bool named = !flag.empty() || !place.parsed.profile.empty();
+  const std::string flag = from.flags.profiles.empty() ? "" : from.flags.profiles[0];
+  const bool named = !flag.empty() || !from.parsed.profile.empty();
   const std::string key =
-      (named ? place.name(flag, place.parsed.profile) : "of clusters\n" + cluster.profile) + "\n" +
-      place.settings.of(Target::Profile);
+      (named ? from.name(flag, from.parsed.profile) : "of clusters\n" + cluster.profile) + "\n" +
+      from.settings.of(Target::Profile);
   std::lock_guard guard(lock_);
   if (auto it = profiles_.find(key); it != profiles_.end()) return it->second;
-  Named p = named ? place.open(home_, "profile", "calib/profiles", flag, place.parsed.profile)
+  Named p = named ? from.open(home_, "profile", "calib/profiles", flag, from.parsed.profile)
                   : open_document(home_, "calib/profiles", default_profile(home_, cluster.profile),
                                   "profile", cluster_file + "#/device/profile");
   auto out = std::make_shared<ProfilePart>();
-  out->profile = place.settings.read(Target::Profile, p, io::read_profile);
+  out->profile = from.settings.read(Target::Profile, p, io::read_profile);
   out->document = std::move(p.document);
   return profiles_[key] = std::move(out);
 }
 
-std::shared_ptr<const HardwarePart> QuestionParts::hardware(const PartSources& place) {
+std::shared_ptr<const HardwarePart> QuestionParts::hardware(const PartSources& from) {
   using io::Target;
-  const QuestionFlags& flags = place.flags;
-  const Settings& settings = place.settings;
-  bool inline_cluster = flags.cluster.empty() && place.parsed.cluster_document.is_object();
+  const QuestionFlags& flags = from.flags;
+  const Settings& settings = from.settings;
+  bool inline_cluster = flags.cluster.empty() && from.parsed.cluster_document.is_object();
   std::string flag = flags.profiles.empty() ? "" : flags.profiles[0];
-  std::string key = (inline_cluster ? place.parsed.cluster_document.dump()
-                                    : place.name(flags.cluster, place.parsed.cluster)) +
+  std::string key = (inline_cluster ? from.parsed.cluster_document.dump()
+                                    : from.name(flags.cluster, from.parsed.cluster)) +
                     "\n" + settings.of(Target::Cluster) + "\n" +
-                    place.name(flag, place.parsed.profile) + "\n" + settings.of(Target::Profile);
+                    from.name(flag, from.parsed.profile) + "\n" + settings.of(Target::Profile);
   {
     std::lock_guard guard(lock_);
     if (auto it = hardware_.find(key); it != hardware_.end()) return it->second;
@@ -125,11 +125,11 @@ std::shared_ptr<const HardwarePart> QuestionParts::hardware(const PartSources& p
   out->searches = searches_;
   out->communicators.share(searches_->view());
   Named c = inline_cluster
-                ? Named{place.parsed.cluster_document, place.file + "#/cluster"}
-                : place.open(home_, "cluster", "topologies", flags.cluster, place.parsed.cluster);
+                ? Named{from.parsed.cluster_document, from.file + "#/cluster"}
+                : from.open(home_, "cluster", "topologies", flags.cluster, from.parsed.cluster);
   out->cluster = settings.read(Target::Cluster, c, io::read_cluster);
   out->cluster.description = settings.prose(Target::Cluster, out->cluster.description);
-  out->device = profile(place, out->cluster, c.file);
+  out->device = profile(from, out->cluster, c.file);
   if (out->device->profile.kind != out->cluster.device) {
     bool cpu = out->cluster.device == DeviceKind::Cpu;
     throw InputError{c.file + "#/device/kind",

@@ -32,7 +32,7 @@ struct HardwarePart {
   std::optional<topology::Fabric> fabric;
   std::string file;  // the cluster's
   io::Json document;
-  std::shared_ptr<const predict::SharedSearches> searches;  // of all QuestionParts
+  std::shared_ptr<const predict::SharedSearches> searches;  // shared by all clusters
   mutable predict::Communicators communicators;
 };
 
@@ -54,10 +54,9 @@ struct PartSources {
 class QuestionParts {
  public:
   explicit QuestionParts(io::Home home) : home_(std::move(home)) {}
-  // `in_file`: of place.parsed, or another job's, which the flags do not reach.
-  std::shared_ptr<const WorkloadPart> workload(const PartSources& place,
-                                               const std::string& in_file);
-  std::shared_ptr<const HardwarePart> hardware(const PartSources& place);
+  // `in_file`: of from.parsed, or another job's, which the flags do not reach.
+  std::shared_ptr<const WorkloadPart> workload(const PartSources& from, const std::string& in_file);
+  std::shared_ptr<const HardwarePart> hardware(const PartSources& from);
   // REQUIRES: parts that this keeps.
   std::shared_ptr<predict::KnownTimes> times(const std::shared_ptr<const WorkloadPart>& workload,
                                              const std::shared_ptr<const ProfilePart>& device);
@@ -66,7 +65,7 @@ class QuestionParts {
 
  private:
   std::pair<const Named&, bool> open(const QuestionFlags& flags);  // REQUIRES: lock_ is held
-  std::shared_ptr<const ProfilePart> profile(const PartSources& place, const Cluster& cluster,
+  std::shared_ptr<const ProfilePart> profile(const PartSources& from, const Cluster& cluster,
                                              const std::string& cluster_file);
   const io::Home home_;
   std::mutex lock_;
