@@ -8,7 +8,7 @@
 ddpsim_build_packages=(g++ cmake ninja-build libboost-graph-dev nlohmann-json3-dev libfmt-dev libcli11-dev libpugixml-dev zlib1g-dev)
 # Of the tests, and of `ddpsim run` on hosts of its own (iproute2). tests/house/check_programs.py
 # holds all lists to what is called. shellcheck disable=SC2034
-ddpsim_test_packages=(git iproute2 libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libgloo-dev clang clang-format clang-tidy mypy pyflakes3 shellcheck python3 python3-protobuf)
+ddpsim_test_packages=(git iproute2 libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libgloo-dev clang clang-format clang-tidy mypy pyflakes3 shellcheck python3 python3-jsonschema python3-protobuf)
 # PyTorch takes the BLAS that is installed; without OpenBLAS it is the reference one, which is slow.
 # shellcheck disable=SC2034
 ddpsim_capture_packages=(python3-torch python3-torchvision libopenblas0-pthread)

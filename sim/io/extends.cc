@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
-#include "sim/io/codecs.h"
+#include "sim/io/schema/profile_fields.h"
 
 namespace ddpsim::io {
 namespace {
 
-constexpr const char* kSchema = "ddpsim.profile/1";
 constexpr const char* kFolders[] = {"calib/profiles/bases", "calib/profiles"};
 
 struct Place {
@@ -40,7 +39,7 @@ Place base_of(const Home& home, const Place& from, const Reader& extends) {
 }
 
 bool is_profile(const Json& j) {
-  return j.is_object() && j.contains("schema") && j["schema"] == kSchema;
+  return j.is_object() && j.contains("schema") && j["schema"] == kProfileSchema;
 }
 
 }  // namespace
@@ -59,7 +58,7 @@ Opened open_json(const Home& home, const std::string& path, const std::string& f
         extends.fail("\"" + base.file + "\" extends this file in turn; leave one of them out");
     places.push_back(base);
     Json read = parse_json(read_file(base.path), base.file);
-    Reader(read, base.file).schema(kSchema);
+    Reader(read, base.file).schema(kProfileSchema);
     out.layers.emplace_back(base.file, std::move(read));
   }
   out.document = Json::object();

@@ -135,9 +135,9 @@ Json parse_json(const std::string& text, const std::string& file) {
 
 void Reader::only(const std::vector<const char*>& keys) const {
   if (!j_.is_object()) fail("expected an object, found " + short_dump(j_));
-  std::vector<std::string> known(keys.begin(), keys.end());
   for (const auto& [key, value] : j_.items()) {
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    const std::vector<std::string> known(keys.begin(), keys.end());
     std::string hint = nearest(key, known);
     fail_at("/" + escape(key), hint.empty() ? "unknown key; known are " + join(keys)
                                             : "unknown key (did you mean \"" + hint + "\"?)");

@@ -2,18 +2,15 @@
 
 #include <algorithm>
 
+#include "sim/io/schema/profile_fields.h"
+
 namespace ddpsim::io {
 
 KnownErrors read_known_errors(const Json& profile, const std::string& file) {
   Reader r(profile, file);
   KnownErrors out;
   if (Reader compute = r.at("compute"); compute.has("described_error")) {
-    Reader e = compute.at("described_error");
-    e.only({"captures", "median", "source"});
-    out.described = {e.at("captures").small(1, 1'000'000), e.at("median").number(),
-                     e.at("source").text()};
-    if (!(out.described->median > -1 && out.described->median < 10))
-      e.at("median").fail("a share of the measured time: above -1, below 10");
+    read_fields(compute.at("described_error"), out.described.emplace());
   }
   for (const auto& [name, t] : r.at("transports").members()) {
     if (!t.has("table_residual")) continue;

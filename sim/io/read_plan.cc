@@ -5,6 +5,7 @@
 
 #include "sim/io/field_meant.h"
 #include "sim/io/nearest_plan.h"
+#include "sim/io/schema/scenario_fields.h"
 #include "sim/model/cluster.h"
 #include "sim/systems/base/decisions.h"
 #include "sim/systems/base/settings.h"
@@ -12,16 +13,6 @@
 
 namespace ddpsim::io {
 namespace {
-
-PytorchVersion read_version(const Reader& r) {
-  if (r.json().is_number()) r.fail("a version is text in quotes, for example \"2.7\"");
-  const std::string text = r.text();
-  if (const auto version = pytorch::parse_version(text)) return *version;
-  const auto& oldest = pytorch::kReleases.front();
-  const auto& newest = pytorch::kReleases.back();
-  r.fail("\"" + text.substr(0, 40) + "\" is no release of PyTorch that was read; those are " +
-         oldest.name + " to " + newest.name);
-}
 
 // Keys and names of systems that a plan cannot be of.
 std::string known_systems() {
@@ -55,22 +46,6 @@ bool is_other_system(const std::string& name) {
     if (name.find(part) != std::string::npos) return true;
   return false;
 }
-
-// What every system has.
-constexpr const char* kSharedKeys[] = {"system",
-                                       "backend",
-                                       "accumulation_steps",
-                                       "gloo_threads",
-                                       "tcp_streams",
-                                       "algorithm",
-                                       "gloo_algorithm",
-                                       "pytorch",
-                                       "nccl",
-                                       "open_mpi",
-                                       "environment",
-                                       "set_to_none",
-                                       "unused_parameters",
-                                       "units"};
 
 // A knob's setting into its place.
 struct ReadField {
@@ -238,11 +213,137 @@ void refuse_other_parallelism(const Reader& r) {
     if (is_other_parallelism(key)) r.fail_at("/" + key, kDataParallelismOnly);
 }
 
+void Codec<System>::read(const Reader& r, System& into) {
+  into = read_system(r);
+}
+void Codec<System>::list(FieldRecord& f) {
+  f.kind = FieldKind::Choice;
+  f.loose = true;
+  for (const systems::SystemRecord& s : systems::all_systems()) {
+    f.choices.push_back(s.name());
+    for (const systems::Alias& a : s.aliases) f.choices.push_back(a.name);
+  }
+}
+void Codec<PytorchVersion>::read(const Reader& r, PytorchVersion& into) {
+  if (r.json().is_number()) r.fail("a version is text in quotes, for example \"2.7\"");
+  const std::string text = r.text();
+  if (const auto version = pytorch::parse_version(text)) {
+    into = *version;
+    return;
+  }
+  const auto& oldest = pytorch::kReleases.front();
+  const auto& newest = pytorch::kReleases.back();
+  r.fail("\"" + text.substr(0, 40) + "\" is no release of PyTorch that was read; those are " +
+         oldest.name + " to " + newest.name);
+}
+void Codec<AsRelease>::read(const Reader& r, AsRelease into) {
+  if (r.json().is_number())
+    r.fail(std::string("a version is text in quotes, for example \"") + into.such + "\"");
+  into.value = r.text();
+}
+void Codec<AsEnvironment>::read(const Reader& r, AsEnvironment into) {
+  for (const auto& [name, value] : r.members())
+    into.value[name] =
+        value.json().is_number_integer() ? std::to_string(value.integer()) : value.text();
+}
+void Codec<AsPlan>::read(const Reader& r, AsPlan into) {
+  into.value = read_plan(r);
+}
+
 std::vector<const char*> plan_keys() {
-  std::vector<const char*> out(std::begin(kSharedKeys), std::end(kSharedKeys));
+  std::vector<const char*> out = keys_of<Plan>();
+  out.push_back("units");
   for (const systems::SystemRecord& s : systems::all_systems())
     for (const systems::KnobRecord& k : s.knobs) out.push_back(k.name);
   return out;
+}
+
+namespace {
+
+// A kind that stands in several ways.
+FieldRecord& one_of(FieldRecord& f, std::vector<FieldKind> kinds) {
+  f.kind = FieldKind::OneOf;
+  for (FieldKind kind : kinds) f.fields.emplace_back().kind = kind;
+  return f;
+}
+struct ListKnob {
+  FieldRecord& f;
+  void operator()(bool*) const { f.kind = FieldKind::Truth; }
+  void operator()(std::optional<bool>*) const { f.kind = FieldKind::Truth; }
+  void operator()(std::int64_t*) const { f.kind = FieldKind::Whole; }
+  void operator()(std::optional<double>*) const { f.kind = FieldKind::Number; }
+  void operator()(std::vector<double>*) const {
+    f.kind = FieldKind::List;
+    f.fields.emplace_back().kind = FieldKind::Number;
+  }
+  void operator()(std::vector<std::int64_t>*) const {
+    one_of(f, {FieldKind::Whole, FieldKind::List}).fields[1].fields.emplace_back().kind =
+        FieldKind::Whole;
+  }
+  void operator()(std::vector<std::string>*) const {
+    one_of(f, {FieldKind::Text, FieldKind::List}).fields[1].fields.emplace_back();
+  }
+  void operator()(systems::Reshard*) const {
+    one_of(f, {FieldKind::Truth, FieldKind::Whole, FieldKind::Choice}).fields[1].least = 2;
+    f.fields[2].choices = {"default"};
+  }
+  void operator()(const systems::Released&) const { f.kind = FieldKind::Release; }
+  void operator()(const systems::Choice& c) const {
+    f.kind = FieldKind::Choice;
+    f.choices.assign(c.names.begin(), c.names.end());
+  }
+};
+FieldRecord list_knob(const systems::KnobRecord& k, const systems::SystemRecord& s) {
+  FieldRecord f;
+  f.key = k.name;
+  f.unit = k.unit;
+  f.help = k.help;
+  f.initially = k.initially;
+  Plan p;
+  std::visit(ListKnob{f}, k.field(p));
+  // Another knob's setting may be in its own: "hybrid_shard:8".
+  if (f.kind == FieldKind::Choice && s.setting_with) f.loose = true;
+  return f;
+}
+// The names that plans have for a system.
+Condition of_system(const systems::SystemRecord& s) {
+  Condition c{"system", {s.name()}};
+  for (const systems::Alias& a : s.aliases) c.words.push_back(a.name);
+  c.absent = s.system == Plan().system;
+  return c;
+}
+std::vector<FieldRecord> list_plan() {
+  std::vector<FieldRecord> out = fields_of<Plan>();
+  FieldRecord units;
+  units.key = "units";
+  units.help = "which modules are wrapped: blocks of a unit (2, 1/4x3/8), with +ends, or none";
+  units.only = Condition{"system", {}};
+  one_of(units, {FieldKind::Whole, FieldKind::Text});
+  for (const systems::SystemRecord& s : systems::all_systems()) {
+    const Condition own = of_system(s);
+    auto add = [&](FieldRecord f) {
+      const auto same = std::find_if(out.begin(), out.end(),
+                                     [&](const FieldRecord& o) { return o.key == f.key; });
+      if (same == out.end()) {
+        f.only = own;
+        out.push_back(std::move(f));
+        return;
+      }
+      Condition& all = *same->only;
+      all.words.insert(all.words.end(), own.words.begin(), own.words.end());
+      all.absent = all.absent || own.absent;
+    };
+    if (s.wraps) add(units);
+    for (const systems::KnobRecord& k : s.knobs) add(list_knob(k, s));
+  }
+  return out;
+}
+
+}  // namespace
+
+const std::vector<FieldRecord>& plan_fields() {
+  static const std::vector<FieldRecord> all = list_plan();
+  return all;
 }
 
 Plan read_plan(const Reader& r) {
@@ -250,41 +351,8 @@ Plan read_plan(const Reader& r) {
   refuse_other_systems(r);
   r.only(plan_keys());
   Plan p;
-  if (r.has("system")) p.system = read_system(r.at("system"));
-  if (r.has("backend"))
-    p.backend = static_cast<Backend>(r.at("backend").choice({"nccl", "gloo", "tcp", "mpi"}));
-  if (r.has("accumulation_steps"))
-    p.accumulation_steps = r.at("accumulation_steps").small(-1, INT32_MAX);
-  if (r.has("gloo_threads")) p.gloo_threads = r.at("gloo_threads").small(-1, INT32_MAX);
-  if (r.has("tcp_streams")) p.tcp_streams = r.at("tcp_streams").small(-1, INT32_MAX);
-  if (r.has("algorithm"))
-    p.algorithm = kTcpAlgorithms[r.at("algorithm")
-                                     .choice({"ring", "double_binary_tree", "recursive_doubling",
-                                              "halving_doubling", "bcube", "hierarchical",
-                                              "torus2d", "direct"})];
-  if (r.has("gloo_algorithm"))
-    p.gloo_algorithm =
-        r.at("gloo_algorithm").choice({"ring", "bcube"}) == 0 ? Algorithm::Ring : Algorithm::Bcube;
-  if (r.has("pytorch")) p.pytorch = read_version(r.at("pytorch"));
-  if (r.has("nccl")) {
-    if (r.at("nccl").json().is_number())
-      r.at("nccl").fail("a version is text in quotes, for example \"2.26\"");
-    p.nccl = r.at("nccl").text();
-  }
-  if (r.has("open_mpi")) {
-    if (r.at("open_mpi").json().is_number())
-      r.at("open_mpi").fail("a version is text in quotes, for example \"4.1\"");
-    p.open_mpi = r.at("open_mpi").text();
-  }
-  if (r.has("environment"))
-    for (const auto& [name, value] : r.at("environment").members()) {
-      bool number = value.json().is_number_integer();
-      p.environment[name] = number ? std::to_string(value.integer()) : value.text();
-    }
-  if (r.has("set_to_none")) p.set_to_none = r.at("set_to_none").boolean();
-  if (r.has("unused_parameters"))
-    for (const Reader& n : r.at("unused_parameters").items())
-      p.unused_parameters.push_back(n.text());
+  ReadFields v(r);
+  fields(v, p);
   read_knobs(r, p);
   read_units(r, p);
   if (r.has("system")) read_named_setting(r, p);

@@ -4,6 +4,8 @@
 #include "sim/io/codecs.h"
 #include "sim/io/field_meant.h"
 #include "sim/io/read_plan.h"
+#include "sim/io/schema/scenario_fields.h"
+#include "sim/io/schema/schemas.h"
 #include "sim/systems/base/settings.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
@@ -20,82 +22,29 @@ int read_rank(const Reader& r, const std::string& key) {
 
 }  // namespace
 
+void Codec<AsSlowRanks>::read(const Reader& r, AsSlowRanks into) {
+  for (const auto& [key, factor] : r.members())
+    if (!into.value.emplace(read_rank(factor, key), factor.number()).second)
+      factor.fail("this rank is named twice");
+}
+
 ScenarioFile read_scenario(const Json& j, const std::string& file) {
   Reader r(j, file);
-  r.schema("ddpsim.scenario/1");
+  r.schema(kScenarioSchema);
   refuse_other_parallelism(r);
-  if (r.json().is_object())
-    for (const char* key : plan_keys())
-      if (std::string(key) != "algorithm" && r.json().contains(key))
-        r.fail_at(std::string("/") + key,
-                  std::string("belongs under \"plan\": {\"plan\": {\"") + key + "\": ...}}");
-  r.only({"schema", "name", "description", "workload", "cluster", "profile", "plan", "ranks",
-          "rank_order", "slow_ranks", "jitter", "stragglers", "other_jobs", "compute",
-          "measured_step", "input"});
+  for (const char* key : plan_keys())
+    if (std::string(key) != "algorithm" && r.json().contains(key))
+      r.fail_at(std::string("/") + key,
+                std::string("belongs under \"plan\": {\"plan\": {\"") + key + "\": ...}}");
   ScenarioFile out;
-  if (r.has("workload")) out.workload = r.at("workload").text();
-  if (r.has("cluster")) {
-    if (r.at("cluster").json().is_object())
-      out.cluster_document = r.at("cluster").json();
-    else
-      out.cluster = r.at("cluster").text();
-  }
-  if (r.has("profile")) out.profile = r.at("profile").text();
-  if (r.has("plan")) out.scenario.plan = read_plan(r.at("plan"));
-  if (r.has("ranks")) {
-    if (r.at("ranks").integer() < 1) r.at("ranks").fail("a job has at least one rank");
-    out.scenario.ranks = r.at("ranks").small(1, kMaxDevices);
-  }
-  if (r.has("rank_order"))
-    for (const Reader& d : r.at("rank_order").items())
-      out.scenario.rank_order.push_back(DeviceId::at(d.small(-1, INT32_MAX)));
-  if (r.has("measured_step")) {
-    out.measured_step = r.at("measured_step").duration();
-    if (out.measured_step->ps <= 0) r.at("measured_step").fail("a step takes some time");
-  }
-  if (r.has("stragglers")) out.scenario.stragglers = r.at("stragglers").boolean();
+  read_fields(r, out);
   if (r.has("input")) {
-    const Reader in = r.at("input");
-    in.only({"samples_per_s", "bytes_per_sample", "copy"});
-    InputPipeline& pipeline = out.scenario.input.emplace();
-    if (in.has("samples_per_s") || !in.has("bytes_per_sample")) {
-      pipeline.samples_per_s = in.at("samples_per_s").number();
-      if (!(pipeline.samples_per_s > 0))
-        in.at("samples_per_s").fail("samples of a rank a second, above 0 and at most 1e12");
-    }
-    if (in.has("bytes_per_sample"))
-      pipeline.bytes_per_sample = in.at("bytes_per_sample").bytes().count;
-    if (in.has("copy")) {
-      pipeline.ahead = in.at("copy").choice({"in_step", "ahead"}) == 1;
-      if (pipeline.bytes_per_sample == 0)
-        in.at("copy").fail(
-            "is of input that is copied: say input.bytes_per_sample, too (a 224 x "
-            "224 image of bytes has 147KiB, of floats 588KiB)");
-    }
-  }
-  if (r.has("compute")) out.scenario.real_compute = r.at("compute").choice({"timed", "real"}) == 1;
-  if (r.has("other_jobs"))
-    for (const Reader& job : r.at("other_jobs").items()) {
-      job.only({"workload", "plan", "rank_order"});
-      OtherJob other;
-      if (job.has("workload")) other.workload_name = job.at("workload").text();
-      other.plan = job.has("plan") ? read_plan(job.at("plan")) : out.scenario.plan;
-      for (const Reader& d : job.at("rank_order").items())
-        other.rank_order.push_back(DeviceId::at(d.small(-1, INT32_MAX)));
-      out.scenario.other_jobs.push_back(std::move(other));
-    }
-  if (r.has("slow_ranks"))
-    for (const auto& [key, factor] : r.at("slow_ranks").members())
-      if (!out.scenario.slow_ranks.emplace(read_rank(factor, key), factor.number()).second)
-        factor.fail("this rank is named twice");
-  if (r.has("jitter")) {
-    Reader jitter = r.at("jitter");
-    jitter.only({"cv", "seed", "samples"});
-    Jitter v;
-    v.cv = jitter.at("cv").number();
-    if (jitter.has("seed")) v.seed = jitter.at("seed").integer();
-    if (jitter.has("samples")) v.samples = jitter.at("samples").small(-1, INT32_MAX);
-    out.scenario.jitter = v;
+    const Reader input = r.at("input");
+    if (!input.has("bytes_per_sample")) (void)input.at("samples_per_s");
+    if (input.has("copy") && out.scenario.input->bytes_per_sample == 0)
+      input.at("copy").fail(
+          "is of input that is copied: say input.bytes_per_sample, too (a 224 x 224 image of bytes "
+          "has 147KiB, of floats 588KiB)");
   }
   return out;
 }
@@ -108,6 +57,17 @@ std::string meant(const std::string& field, const std::string& value) {
   if (!on && value != "false" && value != "False") return value;
   const std::string setting = setting_meant(field, on);
   return setting.empty() ? value : setting;
+}
+
+// Whether what the path names is text, though it looks like a number.
+bool is_word(const Setting& s) {
+  constexpr const char* kKinds[] = {"scenario", "workload", "cluster", "profile"};
+  const std::vector<FieldRecord>& fields = file_kind(kKinds[static_cast<int>(s.target)])->fields();
+  const FieldRecord* f = field_at(fields, s.path);
+  if (f && f->kind == FieldKind::Release) return true;
+  const std::vector<std::string> around(s.path.begin(), s.path.end() - 1);
+  const FieldRecord* named = field_at(fields, around);
+  return named && named->kind == FieldKind::Named && f && f->kind == FieldKind::OneOf;
 }
 
 // The element of a list that a path names.
@@ -172,9 +132,8 @@ Setting parse_setting(const std::string& text) {
     shift(Target::Profile);
   else {
     s.target = Target::Scenario;
-    bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" ||
-               head == "jitter" || head == "stragglers" || head == "other_jobs" ||
-               head == "compute" || head == "measured_step" || head == "input" || head == "plan";
+    const bool top = head != "name" && head != "description" && head != "schema" &&
+                     field_at(fields_of<ScenarioFile>(), {head}) != nullptr;
     if (std::string field = field_meant(head); s.path.size() == 1 && !field.empty())
       throw InputError{
           "--set " + text,
@@ -211,10 +170,7 @@ Setting parse_setting(const std::string& text) {
   }
   s.value = Json::accept(value) ? parse_json(value, "--set " + text) : Json(value);
   // Versions look like numbers ("2.7", "2.11") and are not.
-  bool word = s.path.back() == "pytorch" || s.path.back() == "nccl" ||
-              s.path.back() == "open_mpi" || systems::is_release(s.path.back()) ||
-              (s.path.size() > 1 && s.path[s.path.size() - 2] == "environment");
-  if (word && s.value.is_number()) s.value = value;
+  if (s.value.is_number() && is_word(s)) s.value = value;
   if (!is_utf8(s.text)) throw InputError{"--set", "the text given is not UTF-8"};
   return s;
 }

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "sim/units/by.h"
+
 namespace ddpsim {
 
 enum class Operation : std::uint8_t {
@@ -46,10 +48,36 @@ enum class Algorithm : std::uint8_t {
 };
 inline constexpr int kAlgorithms = 21;
 
-// "all_reduce"
-const char* name_of(Operation o);
-// "halving_doubling"
-const char* name_of(Algorithm a);
+inline constexpr By<Operation, const char*, 9> kOperationNames{
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
+    "all_to_all", "send_recv",      "push",       "pull"};
+constexpr const auto& names_of(Operation) {
+  return kOperationNames;
+}
+inline constexpr By<Algorithm, const char*, 21> kAlgorithmNames{"ring",
+                                                                "double_binary_tree",
+                                                                "recursive_doubling",
+                                                                "halving_doubling",
+                                                                "bcube",
+                                                                "hierarchical",
+                                                                "torus2d",
+                                                                "direct",
+                                                                "binomial_tree",
+                                                                "nvls",
+                                                                "nvls_tree",
+                                                                "collnet_direct",
+                                                                "collnet_chain",
+                                                                "pat",
+                                                                "basic_linear",
+                                                                "nonoverlapping",
+                                                                "rabenseifner",
+                                                                "chain",
+                                                                "binary_tree",
+                                                                "knomial",
+                                                                "scatter_allgather"};
+constexpr const auto& names_of(Algorithm) {
+  return kAlgorithmNames;
+}
 std::optional<Operation> parse_operation(std::string_view name);
 std::optional<Algorithm> parse_algorithm(std::string_view name);
 

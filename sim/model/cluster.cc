@@ -164,17 +164,6 @@ Problem check_faults(const Cluster& c) {
 
 }  // namespace
 
-const char* name_of(Ecmp e) {
-  return e == Ecmp::Source ? "source" : "hash";
-}
-
-const char* name_of(Pattern p) {
-  constexpr By<Pattern, const char*, 9> kNames{"star",      "racks",          "fat_tree",
-                                               "graph",     "ring",           "torus",
-                                               "dragonfly", "rail_optimised", "nvl72"};
-  return kNames[p];
-}
-
 Problem validate(const Cluster& c) {
   if (c.name.empty()) return {"/name", "a cluster needs a name"};
   if (c.hosts < 1) return {"/hosts", "a cluster has at least one host"};

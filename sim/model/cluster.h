@@ -11,13 +11,22 @@
 #include "sim/model/inside.h"
 #include "sim/model/link.h"
 #include "sim/model/workload.h"
+#include "sim/units/by.h"
 #include "sim/units/units.h"
 
 namespace ddpsim {
 
 // What NCCL would read off the system and its network plugin.
 enum class HostCpu : std::uint8_t { Intel, Amd, Arm, Power, Mixed };
+inline constexpr By<HostCpu, const char*, 5> kHostCpus{"intel", "amd", "arm", "power", "mixed"};
+constexpr const auto& names_of(HostCpu) {
+  return kHostCpus;
+}
 enum class NicVendor : std::uint8_t { Other, Aws, Google };  // whose sockets NCCL gives threads
+inline constexpr By<NicVendor, const char*, 3> kNicVendors{"other", "aws", "google"};
+constexpr const auto& names_of(NicVendor) {
+  return kNicVendors;
+}
 struct NcclFacts {
   HostCpu cpu = HostCpu::Intel;
   Duration net_latency;  // that the network plugin states; NCCL (from 2.13) adds it to its own when
@@ -65,12 +74,19 @@ enum class Pattern : std::uint8_t {
   RailOptimised,
   Nvl72
 };
-const char* name_of(Pattern p);
+inline constexpr By<Pattern, const char*, 9> kPatterns{
+    "star", "racks", "fat_tree", "graph", "ring", "torus", "dragonfly", "rail_optimised", "nvl72"};
+constexpr const auto& names_of(Pattern) {
+  return kPatterns;
+}
 
 // Which of several equal paths a message takes: by the sender's NIC alone, or by a hash of both
 // NICs (topology::ecmp_hash).
 enum class Ecmp : std::uint8_t { Source, Hash };
-const char* name_of(Ecmp e);
+inline constexpr By<Ecmp, const char*, 2> kEcmps{"source", "hash"};
+constexpr const auto& names_of(Ecmp) {
+  return kEcmps;
+}
 
 struct Cluster {
   std::string name;

@@ -150,17 +150,6 @@ const std::uint8_t kHybridCubeMesh[8][8] = {{0, 1, 1, 2, 2, 0, 0, 0}, {1, 0, 2, 
                                             {2, 0, 0, 0, 0, 1, 1, 2}, {0, 2, 0, 0, 1, 0, 2, 1},
                                             {0, 0, 1, 0, 1, 2, 0, 2}, {0, 0, 0, 1, 2, 1, 2, 0}};
 
-const char* name_of(VertexKind k) {
-  constexpr By<VertexKind, const char*, 5> kNames{"gpu", "nic", "pcie_switch", "cpu", "nvswitch"};
-  return kNames[k];
-}
-
-const char* name_of(InsidePattern p) {
-  constexpr By<InsidePattern, const char*, 6> kNames{"nvswitch",  "all_to_all", "hybrid_cube_mesh",
-                                                     "pcie_tree", "pairs",      "drawn"};
-  return kNames[p];
-}
-
 Problem validate(const Inside& in, int devices, int nics) {
   if (in.pattern == InsidePattern::Drawn) return check_drawn(in, devices, nics);
   if (devices + nics > 256)

@@ -10,11 +10,16 @@
 #include <vector>
 
 #include "sim/model/link.h"
+#include "sim/units/by.h"
 
 namespace ddpsim {
 
 enum class VertexKind : std::uint8_t { Gpu, Nic, PcieSwitch, Cpu, Nvswitch };
-const char* name_of(VertexKind k);
+inline constexpr By<VertexKind, const char*, 5> kVertexKinds{"gpu", "nic", "pcie_switch", "cpu",
+                                                             "nvswitch"};
+constexpr const auto& names_of(VertexKind) {
+  return kVertexKinds;
+}
 
 // Vertices of kind Gpu are the host's devices in this order, those of kind Nic its NICs.
 struct HostVertex {
@@ -36,7 +41,11 @@ enum class InsidePattern : std::uint8_t {
   Pairs,
   Drawn
 };
-const char* name_of(InsidePattern p);
+inline constexpr By<InsidePattern, const char*, 6> kInsidePatterns{
+    "nvswitch", "all_to_all", "hybrid_cube_mesh", "pcie_tree", "pairs", "drawn"};
+constexpr const auto& names_of(InsidePattern) {
+  return kInsidePatterns;
+}
 
 struct Inside {
   InsidePattern pattern = InsidePattern::Nvswitch;

@@ -39,11 +39,6 @@ const Cost* noted(const KernelCosts& k, const Cost* c) {
 
 }  // namespace
 
-const char* name_of(Pass p) {
-  constexpr By<Pass, const char*, 3> kNames{"forward", "data_gradient", "weight_gradient"};
-  return kNames[p];
-}
-
 const ProductCost* find_product(const KernelCosts& k, const std::string& kernel, Precision p) {
   for (const ProductCost& c : k.products)
     if (c.precision == p && c.kernel == kernel) return noted(k, &c);

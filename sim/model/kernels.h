@@ -16,7 +16,10 @@
 namespace ddpsim {
 
 enum class Pass : std::uint8_t { Forward, DataGradient, WeightGradient };
-const char* name_of(Pass p);  // "forward", "data_gradient", "weight_gradient"
+inline constexpr By<Pass, const char*, 3> kPasses{"forward", "data_gradient", "weight_gradient"};
+constexpr const auto& names_of(Pass) {
+  return kPasses;
+}
 
 // measured / predicted of shapes that the fit did not see: 80 % lie between the ends. A kernel
 // takes `slow` times as long as said at Level::Low, `quick` times at Level::High. 0 < quick <= 1 <=

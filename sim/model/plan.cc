@@ -24,11 +24,6 @@ Problem check_order(const std::vector<DeviceId>& order, int devices, std::set<De
 
 }  // namespace
 
-const char* name_of(Backend b) {
-  constexpr By<Backend, const char*, 4> kNames{"nccl", "gloo", "tcp", "mpi"};
-  return kNames[b];
-}
-
 int worker_threads(const Plan& plan, Backend backend) {
   if (backend == Backend::Mpi) return 1;
   return backend == Backend::Tcp ? plan.tcp_streams : plan.gloo_threads;

@@ -15,6 +15,7 @@
 #include "sim/model/parts.h"
 #include "sim/model/pytorch.h"
 #include "sim/model/workload.h"
+#include "sim/units/by.h"
 
 namespace ddpsim {
 
@@ -38,7 +39,10 @@ using PytorchVersion = pytorch::Version;
 inline const char* name_of(System s) {
   return s.name();
 }
-const char* name_of(Backend b);
+inline constexpr By<Backend, const char*, 4> kBackends{"nccl", "gloo", "tcp", "mpi"};
+constexpr const auto& names_of(Backend) {
+  return kBackends;
+}
 
 struct Plan {
   System system{"pytorch_ddp"};

@@ -12,6 +12,7 @@
 #include "sim/model/kernels.h"
 #include "sim/model/power.h"
 #include "sim/model/workload.h"
+#include "sim/units/by.h"
 #include "sim/units/units.h"
 
 namespace ddpsim {
@@ -21,6 +22,10 @@ enum class Evidence : std::uint8_t {
   Datasheet,
   Published
 };  // Published: fitted to tables that others measured and published
+inline constexpr By<Evidence, const char*, 3> kEvidence{"measured", "datasheet", "published"};
+constexpr const auto& names_of(Evidence) {
+  return kEvidence;
+}
 
 // Fractions of a published peak; low is the pessimistic end.
 struct Range {

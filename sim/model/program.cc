@@ -12,25 +12,6 @@ std::string name_of(Lane l, const std::vector<std::string>& streams) {
   constexpr std::array<const char*, kLanes> kNames{"host", "compute", "comm", "worker", "callback"};
   return number_of(l) < kLanes ? kNames[number_of(l)] : streams[number_of(l) - kLanes];
 }
-const char* name_of(Does d) {
-  constexpr By<Does, const char*, 9> kNames{"compute", "copy",    "launch", "communicate", "wait",
-                                            "host",    "request", "load",   "move"};
-  return kNames[d];
-}
-const char* name_of(Phase p) {
-  constexpr By<Phase, const char*, 5> kNames{"between", "forward", "backward", "reduced", "update"};
-  return kNames[p];
-}
-const char* name_of(Cost c) {
-  constexpr By<Cost, const char*, 7> kNames{"measured",     "memory", "half_division",
-                                            "thin_product", "launch", "launch_collective",
-                                            "traverse"};
-  return kNames[c];
-}
-const char* name_of(StepKind k) {
-  constexpr By<StepKind, const char*, 3> kKinds{"first", "rebuild", "steady"};
-  return kKinds[k];
-}
 
 std::string name_of(const Program& p, const StepProgram& s, std::uint32_t index) {
   const Op& op = s.ops[index];

@@ -45,7 +45,10 @@ constexpr bool on_device(Lane l) {
 // "compute", or the name of a system's stream.
 std::string name_of(Lane l, const std::vector<std::string>& streams);
 enum class StepKind : std::uint8_t { First, Rebuild, Steady };
-const char* name_of(StepKind k);
+inline constexpr By<StepKind, const char*, 3> kStepKinds{"first", "rebuild", "steady"};
+constexpr const auto& names_of(StepKind) {
+  return kStepKinds;
+}
 
 // What an operation does.
 enum class Does : std::uint8_t {
@@ -61,8 +64,16 @@ enum class Does : std::uint8_t {
 };
 // Where in a step it counts. Reduced: what is done with gradients after their reduction.
 enum class Phase : std::uint8_t { Between, Forward, Backward, Reduced, Update };
-const char* name_of(Does d);   // "copy"
-const char* name_of(Phase p);  // "reduced"
+inline constexpr By<Does, const char*, 9> kDoes{
+    "compute", "copy", "launch", "communicate", "wait", "host", "request", "load", "move"};
+constexpr const auto& names_of(Does) {
+  return kDoes;
+}
+inline constexpr By<Phase, const char*, 5> kPhases{"between", "forward", "backward", "reduced",
+                                                   "update"};
+constexpr const auto& names_of(Phase) {
+  return kPhases;
+}
 // What Op::subject is.
 enum class Of : std::uint8_t { Nothing, Number, Tensor, Bucket, Operation, Label };
 // Which tensors it reads or writes.
@@ -181,7 +192,12 @@ enum class Cost : std::uint8_t {
   LaunchCollective,  // a collective that it enqueues
   Traverse           // of the autograd graph
 };
-const char* name_of(Cost c);  // "half_division"
+inline constexpr By<Cost, const char*, 7> kCosts{"measured",     "memory", "half_division",
+                                                 "thin_product", "launch", "launch_collective",
+                                                 "traverse"};
+constexpr const auto& names_of(Cost) {
+  return kCosts;
+}
 
 // A way of parting the ranks into groups of equal size that communicate among themselves: rank r is
 // of the group of r - r / stride % size * stride, and of every stride-th rank after it, `size` in

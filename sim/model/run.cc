@@ -7,12 +7,6 @@
 
 namespace ddpsim {
 
-const char* name_of(EvidenceClass e) {
-  constexpr By<EvidenceClass, const char*, 5> kNames{"system", "replay", "collective", "kernel",
-                                                     "published"};
-  return kNames[e];
-}
-
 bool is_predicted(const Run& run) {
   return std::none_of(run.skipped.begin(), run.skipped.end(),
                       [](const Skipped& s) { return s.what == "prediction"; });

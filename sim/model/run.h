@@ -9,15 +9,24 @@
 #include <vector>
 
 #include "sim/model/program.h"
+#include "sim/units/by.h"
 #include "sim/units/units.h"
 
 namespace ddpsim {
 
 enum class RunKind : std::uint8_t { Measured, Predicted };
+inline constexpr By<RunKind, const char*, 2> kRunKinds{"measured", "predicted"};
+constexpr const auto& names_of(RunKind) {
+  return kRunKinds;
+}
 // What a measurement can prove. System: the real framework ran it. Replay: our executor played our
 // Program (says nothing about lower()).
 enum class EvidenceClass : std::uint8_t { System, Replay, Collective, Kernel, Published };
-const char* name_of(EvidenceClass e);
+inline constexpr By<EvidenceClass, const char*, 5> kEvidenceClasses{
+    "system", "replay", "collective", "kernel", "published"};
+constexpr const auto& names_of(EvidenceClass) {
+  return kEvidenceClasses;
+}
 
 // One operation in one step on one actor (a class of ranks that behave alike, named by its first
 // rank).
@@ -58,6 +67,10 @@ struct Origin {
 };
 
 enum class Verdict : std::uint8_t { Clean, Noisy };
+inline constexpr By<Verdict, const char*, 2> kVerdicts{"clean", "noisy"};
+constexpr const auto& names_of(Verdict) {
+  return kVerdicts;
+}
 struct Quality {
   Verdict verdict = Verdict::Clean;
   double spread = 0;             // median absolute deviation of the steady steps / their median

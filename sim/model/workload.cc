@@ -10,8 +10,6 @@
 namespace ddpsim {
 namespace {
 
-constexpr By<DType, const char*, kDTypes> kDTypeNames{"float32", "float16", "bfloat16", "float64",
-                                                      "int64",   "int32",   "uint8",    "bool"};
 constexpr By<DType, std::int64_t, kDTypes> kDTypeSizes{4, 2, 2, 8, 8, 4, 1, 1};
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
 constexpr std::size_t kMostTensors = 65'536;
@@ -125,9 +123,6 @@ Problem check_layers(const Workload& w) {
 
 std::int64_t element_size(DType t) {
   return kDTypeSizes[t];
-}
-const char* name_of(DType t) {
-  return kDTypeNames[t];
 }
 std::optional<DType> parse_dtype(const std::string& name) {
   return kDTypeNames.find(name);

@@ -17,35 +17,64 @@ namespace ddpsim {
 enum class DType : std::uint8_t { Float32, Float16, BFloat16, Float64, Int64, Int32, UInt8, Bool };
 inline constexpr std::size_t kDTypes = 8;
 std::int64_t element_size(DType t);  // bytes
-const char* name_of(DType t);        // "float32", ...
+inline constexpr By<DType, const char*, 8> kDTypeNames{"float32", "float16", "bfloat16", "float64",
+                                                       "int64",   "int32",   "uint8",    "bool"};
+constexpr const auto& names_of(DType) {
+  return kDTypeNames;
+}
 std::optional<DType> parse_dtype(const std::string& name);
 
 enum class DeviceKind : std::uint8_t { Cpu, Gpu };
+inline constexpr By<DeviceKind, const char*, 2> kDeviceKinds{"cpu", "gpu"};
+constexpr const auto& names_of(DeviceKind) {
+  return kDeviceKinds;
+}
 enum class Basis : std::uint8_t { Captured, Described };
+inline constexpr By<Basis, const char*, 2> kBases{"captured", "described"};
+constexpr const auto& names_of(Basis) {
+  return kBases;
+}
 enum class Precision : std::uint8_t { Fp32, Tf32, Bf16, Fp16 };
 inline constexpr By<Precision, const char*, 4> kPrecisions{"fp32", "tf32", "bf16", "fp16"};
 using ByPrecision = By<Precision, double, 4>;
-inline const char* name_of(Precision p) {
-  return kPrecisions[p];
+constexpr const auto& names_of(Precision) {
+  return kPrecisions;
 }
 constexpr bool is_half(Precision p) {
   return p == Precision::Bf16 || p == Precision::Fp16;
 }
 enum class KernelClass : std::uint8_t { Conv, Gemm, Attention, Memory };
+inline constexpr By<KernelClass, const char*, 4> kClassesOfKernels{"conv", "gemm", "attention",
+                                                                   "memory"};
+constexpr const auto& names_of(KernelClass) {
+  return kClassesOfKernels;
+}
 
 // How a model trains in half precision. Autocast: parameters of four bytes, cast in every step
 // (torch.autocast, Apex O1). Pure: parameters, gradients and optimizer state are halves
 // (model.half()). MasterWeights: parameters and gradients are halves, the optimizer updates a copy
 // of four bytes (Apex O2).
 enum class Casting : std::uint8_t { Autocast, Pure, MasterWeights };
+inline constexpr By<Casting, const char*, 3> kCastings{"autocast", "pure", "master_weights"};
+constexpr const auto& names_of(Casting) {
+  return kCastings;
+}
 // Activations that backward computes again: of a block all (Full), or all but what is dear
 // (blocks.h).
 enum class Checkpointing : std::uint8_t { None, Full, Selective };
+inline constexpr By<Checkpointing, const char*, 3> kCheckpointings{"none", "full", "selective"};
+constexpr const auto& names_of(Checkpointing) {
+  return kCheckpointings;
+}
 // torch.compile (Inductor). Regional: each repeated block by itself, what is around them eagerly.
 // Buckets: torch.compile(DistributedDataParallel(model)), whose graph is cut where buckets end
 // (DDPOptimizer). Whole: DistributedDataParallel(torch.compile(model)): one graph, which gives all
 // gradients at its end.
 enum class Compile : std::uint8_t { None, Regional, Buckets, Whole };
+inline constexpr By<Compile, const char*, 4> kCompiles{"none", "regional", "buckets", "whole"};
+constexpr const auto& names_of(Compile) {
+  return kCompiles;
+}
 
 using TensorIndex = std::uint32_t;
 
@@ -160,6 +189,10 @@ struct Optimizer {
   bool foreach = true;
   bool fused = false;  // Lamb: always (Apex FusedLAMB)
 };
+inline constexpr By<Optimizer::Kind, const char*, 4> kOptimizers{"sgd", "adam", "adamw", "lamb"};
+constexpr const auto& names_of(Optimizer::Kind) {
+  return kOptimizers;
+}
 // Bytes of memory traffic per fp32 parameter in one optimizer step, all passes. Source: facts of
 // torch/optim/{sgd,adam}.py; docs/model.md.
 double optimizer_bytes_per_element(const Optimizer& o);

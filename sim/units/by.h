@@ -42,4 +42,11 @@ struct By {
   friend constexpr bool operator==(const By&, const By&) = default;
 };
 
+// The word of an enumerator in files and in answers. REQUIRES of the type: names_of(E) is a By of
+// them, beside it.
+template <class E>
+requires(std::is_enum_v<E>&& requires(E e) { names_of(e); }) constexpr const char* name_of(E e) {
+  return names_of(e)[e];
+}
+
 }  // namespace ddpsim

@@ -80,6 +80,7 @@ ELSEWHERE = {
 # Python modules that are not the standard library's -> package.
 MODULES = {
     "google": "python3-protobuf",
+    "jsonschema": "python3-jsonschema",
     "mkdocs": "mkdocs",
     "mpi4py": "python3-mpi4py",
     "numpy": "python3-torch",

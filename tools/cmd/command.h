@@ -55,6 +55,7 @@ void add_predict(Command& app, Terminal& t);
 void add_describe(Command& app, Terminal& t);
 void add_list(Command& app, Terminal& t);
 void add_show(Command& app, Terminal& t);
+void add_schema(Command& app, Terminal& t);
 void add_trace(Command& app, Terminal& t);
 void add_tune(Command& app, Terminal& t);
 void add_rank_plans(Command& app, Terminal& t);

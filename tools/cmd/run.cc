@@ -320,6 +320,7 @@ int run(const std::vector<std::string>& typed, const Terminal& terminal) {
     add_describe(commands, t);
     add_list(commands, t);
     add_show(commands, t);
+    add_schema(commands, t);
     add_trace(commands, t);
     add_tune(commands, t);
     add_rank_plans(commands, t);

@@ -8,6 +8,7 @@
 #include "sim/report/run_text.h"
 #include "sim/report/text.h"
 #include "sim/systems/base/settings.h"
+#include "tools/cmd/fields.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/given_program.h"
 #include "tools/cmd/question.h"
@@ -217,6 +218,12 @@ void show(Terminal& t, const ShowFlags& f) {
                        "show plan lists what may be set; leave --set out"};
     return write_answer(t, f.output, plan_text(f.question.scenario, f.output.format));
   }
+  if (what == "fields") {
+    if (!f.question.sets.empty())
+      throw InputError{"--set " + f.question.sets[0],
+                       "show fields lists what may be set; leave --set out"};
+    return write_answer(t, f.output, fields_text(f.question.scenario, f.output.format));
+  }
   if (what == "program" || what == "buckets") {
     Loaded l = load(t, f.question);
     Program p = lowered_program(l);
@@ -243,12 +250,13 @@ void show(Terminal& t, const ShowFlags& f) {
     return show_file(t, f, "calib/profiles",
                      f.question.profiles.empty() ? "" : f.question.profiles[0], io::read_profile);
   if (what == "run") return show_run(t, f);
-  std::string hint = io::nearest(
-      what, {"program", "buckets", "plan", "scenario", "workload", "cluster", "profile", "run"});
+  std::string hint = io::nearest(what, {"program", "buckets", "plan", "fields", "scenario",
+                                        "workload", "cluster", "profile", "run"});
   throw InputError{
       "show " + what,
-      hint.empty() ? "expected program, buckets, plan, scenario, workload, cluster, profile or run"
-                   : "unknown (did you mean \"" + hint + "\"?)"};
+      hint.empty()
+          ? "expected program, buckets, plan, fields, scenario, workload, cluster, profile or run"
+          : "unknown (did you mean \"" + hint + "\"?)"};
 }
 
 }  // namespace
@@ -256,11 +264,13 @@ void show(Terminal& t, const ShowFlags& f) {
 void add_show(Command& app, Terminal& t) {
   auto flags = std::make_shared<ShowFlags>();
   Command* c = app.add_subcommand(
-      "show", "Show a workload, cluster, profile or Run, or the program and buckets of a scenario");
+      "show",
+      "Show a workload, cluster, profile or Run, the program and buckets of a scenario, or fields");
   c->add_option(
        "what", flags->what,
-       "program, buckets (of a scenario), plan (the knobs of each system, or of NAME), scenario "
-       "(in one file; json: its hash), workload, cluster or profile (by NAME), run (of FILE)")
+       "program, buckets (of a scenario), plan (the knobs of each system, or of NAME), fields (of "
+       "all files, or those that begin with NAME), scenario (in one file; json: its hash), "
+       "workload, cluster or profile (by NAME), run (of FILE)")
       ->required();
   add_question_flags(*c, flags->question);
   add_output_flags(*c, flags->output, {"table", "csv", "json"});

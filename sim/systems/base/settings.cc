@@ -112,12 +112,4 @@ const SystemRecord* owner_of(std::string_view knob) {
   return nullptr;
 }
 
-bool is_release(std::string_view knob) {
-  Plan plan;
-  for (const SystemRecord& s : all_systems())
-    for (const KnobRecord& k : s.knobs)
-      if (knob == k.name) return std::holds_alternative<Released>(k.field(plan));
-  return false;
-}
-
 }  // namespace ddpsim::systems

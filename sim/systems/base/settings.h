@@ -23,7 +23,5 @@ Plan with_setting(const Plan& plan, std::string_view knob, const std::string& se
 std::string number_text(double v);
 // None: no system has this knob.
 const SystemRecord* owner_of(std::string_view knob);
-// Whether a knob's settings are releases: they look like numbers ("0.16") and are none.
-bool is_release(std::string_view knob);
 
 }  // namespace ddpsim::systems
