@@ -20,7 +20,12 @@ enum class Holds : std::uint8_t {
   Temporaries    // of a single operation: gradients of activations, the optimizer's
 };
 inline constexpr std::size_t kHolds = 9;
-const char* name_of(Holds h);                  // "optimizer_state"
+inline constexpr By<Holds, const char*, kHolds> kHoldsNames{
+    "parameters",  "master_parameters", "gradients", "optimizer_state", "model_buffers",
+    "activations", "buckets",           "gathered",  "temporaries"};
+constexpr const auto& names_of(Holds) {
+  return kHoldsNames;
+}
 using Held = By<Holds, std::int64_t, kHolds>;  // bytes
 
 // Bytes that an operation allocates or frees (negative). In a device's own order of work memory
