@@ -99,11 +99,7 @@ void fields(V& v, HostLink& l) {
 // optional one.
 template <int kTransport, class Member>
 struct InsideLink {
-  static Member* example() {
-    static Member m;
-    return &m;
-  }
-  Member* to = example();
+  Member* to = &nothing<Member>();
 };
 template <int kTransport>
 struct InsideLinkSpec {
@@ -178,11 +174,7 @@ void fields(V& v, Inside& in) {
 }
 // Either of them.
 struct InsideFile {
-  std::optional<Inside>* to = example();
-  static std::optional<Inside>* example() {
-    static std::optional<Inside> in;
-    return &in;
-  }
+  std::optional<Inside>* to = &nothing<std::optional<Inside>>();
 };
 template <>
 struct Codec<InsideFile> {

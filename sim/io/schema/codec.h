@@ -18,6 +18,13 @@ namespace ddpsim::io {
 template <class T>
 struct Codec;
 
+// A T for wrappers that refer to one, where fields are only listed.
+template <class T>
+T& nothing() {
+  static T none{};
+  return none;
+}
+
 // ---- spellings
 
 struct AsPs {

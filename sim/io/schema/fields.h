@@ -87,10 +87,12 @@ class ListFields {
   }
   // A section of the same struct: `body` walks it. `present`: it is written.
   template <class Body>
-  Handle section(const char* key, bool required, const char* help, Body body, bool = true) {
-    FieldRecord& f = named(key, help, {});
+  Handle section(const char* key, bool required, const char* help, Body body, bool = true,
+                 const Where& only = {}) {
+    FieldRecord& f = named(key, help, only);
     f.kind = FieldKind::Section;
-    f.required = required;
+    f.required = required && !only.key;
+    if (required) f.needed = f.only;
     ListFields inner;
     body(inner);
     f.fields = std::move(inner.found);
@@ -183,7 +185,7 @@ class KeysOfFields {
     return keys.push_back(key), Silent();
   }
   template <class Body>
-  Silent section(const char* key, bool, const char*, Body, bool = true) {
+  Silent section(const char* key, bool, const char*, Body, bool = true, const Where& = {}) {
     return keys.push_back(key), Silent();
   }
   Silent other(const char* key, FieldKind, const char*, const Where& = {}) {
@@ -260,8 +262,9 @@ class ReadFields {
     return r_.has(key) ? read(key, member) : Handle(r_, key, {});
   }
   template <class Body>
-  Handle section(const char* key, bool required, const char*, Body body, bool = true) {
-    if (required || r_.has(key)) {
+  Handle section(const char* key, bool required, const char*, Body body, bool = true,
+                 const Where& only = {}) {
+    if (allowed(key, only) && (required || r_.has(key))) {
       const Reader at = r_.at(key);
       KeysOfFields known;
       body(known);
@@ -320,15 +323,17 @@ class WriteFields {
     const FieldRecord& f = next();
     if (only.key && !written(*f.only)) return {};
     OrderedJson j = Codec<std::remove_cvref_t<T>>::write(member);
-    if (j.is_null() || j.dump() == f.initially) return {out, key, std::move(j)};
+    if (j.is_null() || dumps_to(j, f.initially)) return {out, key, std::move(j)};
     out[key] = std::move(j);
     return {};
   }
   template <class Body>
-  Handle section(const char* key, bool, const char*, Body body, bool present = true) {
-    WriteFields inner(next().fields);
+  Handle section(const char* key, bool, const char*, Body body, bool present = true,
+                 const Where& only = {}) {
+    const FieldRecord& f = next();
+    WriteFields inner(f.fields);
     body(inner);
-    if (present) out[key] = std::move(inner.out);
+    if (present && (!only.key || written(*f.only))) out[key] = std::move(inner.out);
     return {};
   }
   Handle other(const char*, FieldKind, const char*, const Where& = {}) {
@@ -355,6 +360,7 @@ class WriteFields {
  private:
   const FieldRecord& next() { return left_out_[at_++]; }
   bool written(const Condition& c) const;  // what it asks for
+  static bool dumps_to(const OrderedJson& j, const std::string& text);
   const std::vector<FieldRecord>& left_out_;
   std::size_t at_ = 0;
 };

@@ -69,21 +69,16 @@ struct Codec<AsAmount> {
 
 // ---- what depends on the sequence length
 
-template <class T>
-T* example() {
-  static T t{};
-  return &t;
-}
 // The sequence length, and whether anything has asked for it.
 struct Sequence {
-  const int* length = example<int>();
+  const int* length = &nothing<int>();
   bool asked = false;
   int tokens(const Reader& r);  // throws InputError if there is none
 };
 template <class T>
 struct At {
-  T* to = example<T>();
-  Sequence* sequence = example<Sequence>();
+  T* to = &nothing<T>();
+  Sequence* sequence = &nothing<Sequence>();
 };
 // A number, or coefficients of 1, the length and its square.
 template <>
