@@ -2,24 +2,16 @@
 
 #include <algorithm>
 
+#include "sim/io/schema/program_fields.h"
+
 namespace ddpsim::io {
 namespace {
 
-constexpr std::int64_t kMostPicoseconds = 1'000'000'000'000'000;  // of one operation
 constexpr std::int64_t kMostOfStep = 10 * kMostPicoseconds;
-constexpr std::int64_t kMostCount = 1'000'000'000;
 
 // Where the key may be left out.
 std::int64_t count_of(const Reader& r, const char* key, std::int64_t high, const char* what) {
   return r.has(key) ? between(r.at(key), 0, high, what) : 0;
-}
-
-// One of an enumeration, by its name.
-template <class Enum>
-Enum choice(const Reader& r, Enum last) {
-  std::vector<const char*> names;
-  for (int i = 0; i <= static_cast<int>(last); ++i) names.push_back(name_of(static_cast<Enum>(i)));
-  return static_cast<Enum>(r.choice(names));
 }
 
 class OperationReader {
@@ -35,7 +27,7 @@ class OperationReader {
     bool slices = false;
     for (const Reader& t : o.at("tensors").items()) {
       c.tensors.push_back(tensor(t, sliced, slices));
-      if (sliced > kMostBytesOfOne / 8) t.fail("more elements than any device holds");
+      if (sliced > kMostBytesOfOne / 8) t.fail(kTooManyElements);
     }
     bool communicates = is_collective(c.kind);
     op.bytes = communicates || o.has("bytes")
@@ -91,7 +83,7 @@ class OperationReader {
       c.kind.operation = *operation;
     }
     if (o.has("does"))
-      c.kind.does = choice(o.at("does"), Does::Move);
+      Codec<Does>::read(o.at("does"), c.kind.does);
     else if (o.has("operation"))
       c.kind.does = Does::Communicate;
     else if (!o.has("duration_ps"))
@@ -101,10 +93,9 @@ class OperationReader {
     if (!is_collective(c.kind) && o.has("operation"))
       o.at("operation").fail("is of what communicates; \"does\" says otherwise");
     if (o.has("phase")) {
-      constexpr Phase kPhases[] = {Phase::Between, Phase::Forward, Phase::Backward, Phase::Reduced,
-                                   Phase::Update,  Phase::Update,  Phase::Between};
-      c.kind.phase = kPhases[o.at("phase").choice(
-          {"between", "forward", "backward", "reduced", "update", "step", "init"})];
+      ListedPhase phase;
+      Codec<ListedPhase>::read(o.at("phase"), phase);
+      c.kind.phase = phase.value;
     }
     if (o.has("divides")) c.kind.divides = o.at("divides").boolean();
   }
@@ -194,7 +185,7 @@ class OperationReader {
 
   void read_cost(const Reader& o, Op& op, StatedOp& c) {
     if (o.has("cost"))
-      op.cost = choice(o.at("cost"), Cost::Traverse);
+      Codec<Cost>::read(o.at("cost"), op.cost);
     else if (!o.has("duration_ps") && !is_wait(c.kind))
       o.fail("has no cost: \"duration_ps\", or \"cost\" and what it counts");
     if (op.cost == Cost::Measured && !is_wait(c.kind)) o.at("duration_ps");
@@ -245,9 +236,16 @@ void read_waits(const Reader& o, std::uint32_t index,
 
 }  // namespace
 
+void Codec<ListedPhase>::read(const Reader& r, ListedPhase& into) {
+  const std::size_t k = r.choice(words());
+  into.value = k < kPhases.size()    ? static_cast<Phase>(k)
+               : k == kPhases.size() ? Phase::Update
+                                     : Phase::Between;
+}
+
 ListedStep read_listed_step(const Reader& r, std::size_t number, bool last, ProgramHead& head) {
   OperationReader operations(head);
-  r.only({"kind", "ops"});
+  r.only(keys_of<ProgramStep>());
   ListedStep listed;
   StepProgram& step = listed.step;
   step.kind = kind_of_step(r.at("kind"), number, last);
@@ -256,7 +254,7 @@ ListedStep read_listed_step(const Reader& r, std::size_t number, bool last, Prog
   if (listed.ops.size() > kMostListedOps) r.fail("more than a million operations in a step");
   Duration total;
   for (const Reader& o : listed.ops) {
-    o.only(kOperationKeys);
+    o.only(keys_of<ProgramOp>());
     auto index = step.next_op();
     StatedOp c;
     step.ops.push_back(operations.read(o, c));

@@ -27,29 +27,16 @@ struct ProgramFile {
 // InputError, also where nothing can play what the file asks for.
 ProgramFile read_playable(const Json& j, const std::string& file, DeviceKind device);
 
-// What both readers of such a file know.
-inline const std::vector<const char*> kProgramKeys{
-    "schema",    "origin",      "name",           "device",  "backend", "ranks",      "rank",
-    "batch",     "micro_steps", "worker_threads", "streams", "servers", "core_share", "products",
-    "kernel_ps", "at_once",     "tensors",        "init",    "steps",   "groups"};
-inline const std::vector<const char*> kOperationKeys{"lane",          "op",
-                                                     "does",          "phase",
-                                                     "operation",     "group",
-                                                     "dtype",         "root",
-                                                     "peer",          "reduction",
-                                                     "async",         "divides",
-                                                     "tensors",       "bytes",
-                                                     "cost",          "duration_ps",
-                                                     "kernels",       "hooks",
-                                                     "traffic_bytes", "divided_bytes",
-                                                     "waits_for",     "unrecognised_elements",
-                                                     "memory"};
-// The file's "groups" (program.h); empty where it has none. `ranks` < 1: the file does not say.
-std::vector<RankGroups> read_groups(const Reader& file, std::int64_t ranks);
+// The file's "groups" (program.h). `ranks` < 1: the file does not say.
+std::vector<RankGroups> read_groups(const Reader& all, std::int64_t ranks);
 // Ranks of a collective, as the file names them: those of the group that `rank` is in. Empty = all.
 std::vector<std::int64_t> read_group(const Reader& r, std::int64_t ranks, std::int64_t rank,
                                      const std::vector<RankGroups>& groups);
 inline constexpr std::size_t kMostGroups = 100;
 inline constexpr std::size_t kMostListedOps = 1'000'000;  // of a step
+inline constexpr std::int64_t kMostBytesOfOne =
+    1'000'000'000'000'000;  // of one tensor, or one operation
+inline constexpr std::int64_t kMostPicoseconds = 1'000'000'000'000'000;  // of one operation
+inline constexpr std::int64_t kMostCount = 1'000'000'000;
 
 }  // namespace ddpsim::io

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/io/schema/program_fields.h"
+
 namespace ddpsim::io {
 
 std::int64_t between(const Reader& r, std::int64_t low, std::int64_t high, const char* what) {
@@ -26,60 +28,24 @@ namespace {
 
 void read_job(const Reader& r, ProgramHead& head) {
   Program& program = head.file.program;
-  head.file.ranks = r.at("ranks").small(1, 1 << 20);
-  if (r.has("name")) head.file.name = r.at("name").text();
-  if (r.has("batch")) head.file.batch = r.at("batch").small(1, 1'000'000);
-  if (r.has("micro_steps")) program.micro_steps = r.at("micro_steps").small(1, 10'000);
-  program.worker_threads = r.has("worker_threads") ? r.at("worker_threads").small(1, 1024) : 0;
-  if (r.has("at_once")) program.at_once = r.at("at_once").small(0, 1 << 20);
-  if (r.has("core_share")) {
-    program.core_share = r.at("core_share").number();
-    if (!(program.core_share >= 0 && program.core_share <= 1))
-      r.at("core_share").fail("expected a share from 0 to 1");
-  }
-  if (r.has("products")) {
-    program.products = r.at("products").number();
-    if (!(program.products >= 0 && program.products <= 1))
-      r.at("products").fail("expected a share from 0 to 1");
-  }
-  if (r.has("kernel_ps")) {
-    program.kernel = {r.at("kernel_ps").integer()};
-    if (program.kernel.ps < 0) r.at("kernel_ps").fail("expected picoseconds, at least 0");
-  }
-  if (r.has("rank")) head.rank = r.at("rank").small(0, (1 << 20) - 1);
-  program.groups = read_groups(r, head.file.ranks);
-  if (r.has("servers")) {
-    const Reader s = r.at("servers");
-    s.only({"count", "synchronous", "staleness", "own_hosts"});
-    Servers& servers = program.servers.emplace();
-    servers.count = s.at("count").small(1, static_cast<int>(kMostServers));
-    if (s.has("synchronous")) servers.synchronous = s.at("synchronous").boolean();
-    if (s.has("staleness")) servers.staleness = s.at("staleness").small(-1, 1'000'000);
-    if (s.has("own_hosts")) servers.own_hosts = s.at("own_hosts").boolean();
-  }
+  ProgramJob job{head.file};
+  read_fields(r, job);
+  head.rank = job.rank;
+  head.placed = job.device.has_value();
+  program.worker_threads = job.worker_threads.value_or(0);
+  if (job.core_share) program.core_share = *job.core_share;
   for (const RankGroups& g : program.groups)
     if (g.server >= 0 && (!program.servers || g.server >= program.servers->count))
       r.at("groups")
           .at(g.name.c_str())
           .at("server")
           .fail("is a number below the count of the file's \"servers\"");
-  head.placed = r.has("device");
-  if (head.placed) {
-    auto stated = static_cast<DeviceKind>(r.at("device").choice({"cpu", "gpu"}));
-    if (stated != program.device)
-      r.at("device").fail(
-          std::string("the program is of ") + (stated == DeviceKind::Cpu ? "CPUs" : "GPUs") +
-          " and the cluster is of " + (stated == DeviceKind::Cpu ? "GPUs" : "CPUs") +
-          ": who launches and who waits differs; lower it for that cluster (ddpsim show "
-          "program)");
-  }
-  if (r.has("backend"))
-    head.file.backend =
-        static_cast<Backend>(r.at("backend").choice({"nccl", "gloo", "tcp", "mpi"}));
-  if (r.has("streams")) {
-    for (const Reader& s : r.at("streams").items()) program.streams.push_back(s.text());
-    if (program.streams.size() > kMostStreams)
-      r.at("streams").fail("at most " + std::to_string(kMostStreams) + " streams of its own");
+  if (head.placed && job.device != program.device) {
+    const bool cpus = job.device == DeviceKind::Cpu;
+    r.at("device").fail(
+        std::string("the program is of ") + (cpus ? "CPUs" : "GPUs") + " and the cluster is of " +
+        (cpus ? "GPUs" : "CPUs") +
+        ": who launches and who waits differs; lower it for that cluster (ddpsim show program)");
   }
   for (std::size_t k = 0; k < kLanes; ++k) head.lanes.push_back(name_of(static_cast<Lane>(k), {}));
   for (const std::string& s : program.streams) {
@@ -98,19 +64,11 @@ void read_tensors(const Reader& r, ProgramHead& head) {
   Program& program = head.file.program;
   std::int64_t all = 0;
   for (const Reader& t : r.at("tensors").items()) {
-    t.only({"name", "kind", "shape", "dtype"});
     Tensor tensor;
-    tensor.name = t.at("name").text();
-    std::int64_t elements = 1;
-    for (const Reader& d : t.at("shape").items()) {
-      tensor.shape.push_back(between(d, 0, kMostBytesOfOne, "a size"));
-      if (elements > 0 && tensor.shape.back() > kMostBytesOfOne / 8 / elements)
-        t.at("shape").fail("more elements than any device holds");
-      elements *= tensor.shape.back();
-    }
-    all += elements;
-    if (all > kMostBytesOfOne / 8) t.at("shape").fail("more elements than any device holds");
-    tensor.dtype = read_dtype(t.at("dtype"));
+    ListedTensor listed{tensor};
+    read_fields(t, listed);
+    all += tensor.elements();
+    if (all > kMostBytesOfOne / 8) t.at("shape").fail(kTooManyElements);
     if (!head.tensor_numbers
              .emplace(tensor.name, static_cast<TensorIndex>(head.file.tensors.size()))
              .second)

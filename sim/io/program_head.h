@@ -9,9 +9,6 @@
 
 namespace ddpsim::io {
 
-inline constexpr std::int64_t kMostBytesOfOne =
-    1'000'000'000'000'000;  // of one tensor, or one operation
-
 struct ProgramHead {
   ProgramFile file;     // without steps and names of operations
   int rank = 0;         // whose Program it is

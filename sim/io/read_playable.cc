@@ -1,4 +1,5 @@
 #include "sim/io/name_operations.h"
+#include "sim/io/schema/program_fields.h"
 
 namespace ddpsim::io {
 namespace {
@@ -9,8 +10,7 @@ constexpr std::size_t kMostSteps = 64;
 
 ProgramFile read_playable(const Json& j, const std::string& file, DeviceKind device) {
   Reader r(j, file);
-  r.schema("ddpsim.program/1");
-  r.only(kProgramKeys);
+  r.schema(kProgramSchema);
   ProgramHead head = read_program_head(r, device);
   std::vector<Reader> listed = r.at("steps").items();
   if (listed.empty()) r.at("steps").fail("has no step");

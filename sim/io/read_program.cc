@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "sim/analysis/compare_programs.h"
-#include "sim/io/program_file.h"
+#include "sim/io/schema/program_fields.h"
 
 namespace ddpsim::io {
 namespace {
@@ -20,12 +20,6 @@ std::string gradient_of(const std::string& op) {
   return op.substr(at + 4, numbered ? number - at - 4 : std::string::npos);
 }
 
-std::vector<std::string> texts(const Reader& r) {
-  std::vector<std::string> out;
-  for (const Reader& item : r.items()) out.push_back(item.text());
-  return out;
-}
-
 struct Head {
   std::int64_t ranks;
   std::int64_t rank;
@@ -33,13 +27,13 @@ struct Head {
 };
 
 analysis::ListedStep read_step(const Reader& r, const Head& head) {
-  r.only({"kind", "ops"});
+  r.only(keys_of<ProgramStep>());
   analysis::ListedStep step;
   step.kind = r.at("kind").text();
   std::unordered_map<std::string, std::size_t> gradient;  // by operation: gradients awaited so far
   std::unordered_map<std::string, std::size_t> last;      // of each lane that is in order
   for (const Reader& o : r.at("ops").items()) {
-    o.only(kOperationKeys);
+    o.only(keys_of<ProgramOp>());
     std::string name = o.at("op").text();
     std::string lane = o.at("lane").text();
     bool in_order = lane != "worker" && lane != "callback";
@@ -66,43 +60,32 @@ analysis::ListedStep read_step(const Reader& r, const Head& head) {
       for (std::int64_t m : read_group(o.at("group"), head.ranks, head.rank, head.groups))
         c.group += (c.group.empty() ? "" : ",") + std::to_string(m);
     c.bytes = o.at("bytes").integer();
-    c.tensors = texts(o.at("tensors"));
+    Codec<std::vector<std::string>>::read(o.at("tensors"), c.tensors);
     if (awaited > 0) c.after = step.gradients[awaited - 1];
     step.collectives.push_back(std::move(c));
   }
   return step;
 }
 
-bool collective_of_hosts(Algorithm a) {
-  return a == Algorithm::Ring || a == Algorithm::RecursiveDoubling ||
-         a == Algorithm::HalvingDoubling;
-}
-
 }  // namespace
 
-std::vector<RankGroups> read_groups(const Reader& file, std::int64_t ranks) {
+std::vector<RankGroups> read_groups(const Reader& all, std::int64_t ranks) {
   std::vector<RankGroups> out;
-  if (!file.has("groups")) return out;
-  const Reader all = file.at("groups");
   if (!all.json().is_object()) all.fail("expected an object: {\"shard\": {\"size\": 8, ...}}");
   for (const auto& [name, unused] : all.json().items()) {
-    Reader g = all.at(name.c_str());
-    g.only({"size", "stride", "server", "by_hosts"});
+    const Reader g = all.at(name.c_str());
+    g.only(keys_of<AnyGroup>());
+    RankGroups group{name};
+    ReadFields v(g);
     if (g.has("server")) {
-      out.push_back({name, static_cast<int>(std::max<std::int64_t>(1, ranks)), 1,
-                     g.at("server").small(0, static_cast<int>(kMostServers) - 1)});
+      ServerGroup server{group};
+      fields(v, server);
+      group.size = static_cast<int>(std::max<std::int64_t>(1, ranks));
+      out.push_back(std::move(group));
       continue;
     }
-    RankGroups group{name, g.at("size").small(1, 1 << 20), g.at("stride").small(1, 1 << 20)};
-    std::int64_t block = std::int64_t{group.size} * group.stride;
-    if (g.has("by_hosts")) {
-      group.by_hosts = parse_algorithm(g.at("by_hosts").text());
-      if (!group.by_hosts || !collective_of_hosts(*group.by_hosts))
-        g.at("by_hosts")
-            .fail(
-                "what the hosts' processes all-reduce by: ring, recursive_doubling or "
-                "halving_doubling");
-    }
+    fields(v, group);
+    const std::int64_t block = std::int64_t{group.size} * group.stride;
     if (name.empty() || name == "world") g.fail("\"" + name + "\" is no name for a group");
     if (ranks > 0 && ranks % block != 0)
       g.fail("groups of " + std::to_string(group.size) + " ranks, " + std::to_string(group.stride) +
@@ -144,11 +127,11 @@ std::vector<std::int64_t> read_group(const Reader& r, std::int64_t ranks, std::i
 
 analysis::ListedProgram read_program(const Json& j, const std::string& file) {
   Reader r(j, file);
-  r.schema("ddpsim.program/1");
-  r.only(kProgramKeys);
+  r.schema(kProgramSchema);
+  r.only(keys_of<ProgramJob>());
   Head head{r.has("ranks") ? r.at("ranks").small(1, 1 << 20) : -1, 0, {}};
   if (r.has("rank")) head.rank = r.at("rank").small(0, (1 << 20) - 1);
-  head.groups = read_groups(r, head.ranks);
+  if (r.has("groups")) head.groups = read_groups(r.at("groups"), head.ranks);
   analysis::ListedProgram p;
   for (const Reader& s : r.at("steps").items()) p.steps.push_back(read_step(s, head));
   if (p.steps.empty()) r.at("steps").fail("has no step");
