@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/io/schema/known_fields.h"
 #include "sim/io/schema/profile_fields.h"
 
 namespace ddpsim::io {
@@ -22,17 +23,9 @@ KnownErrors read_known_errors(const Json& profile, const std::string& file) {
 }
 
 std::vector<KnownFamily> read_known_families(const Json& j, const std::string& file) {
-  Reader r(j, file);
-  r.only({"schema", "families"});
-  std::vector<KnownFamily> out;
-  for (const Reader& f : r.at("families").items()) {
-    f.only({"system", "hosts", "profile", "precision", "rows", "sources", "median", "report"});
-    out.push_back({f.at("system").text(), f.at("hosts").text(), f.at("profile").text(),
-                   f.at("precision").text(), f.at("rows").small(1, 1'000'000),
-                   f.at("sources").small(1, 1'000'000), f.at("median").number(),
-                   f.at("report").text()});
-  }
-  return out;
+  KnownErrorsFile f;
+  read_file_fields(Reader(j, file), f, kKnownErrorsSchema);
+  return std::move(f.families);
 }
 
 }  // namespace ddpsim::io

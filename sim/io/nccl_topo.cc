@@ -11,6 +11,7 @@
 #include "sim/io/nccl_topo_rates.h"
 #include "sim/io/nccl_xml.h"
 #include "sim/io/reference_gpu.h"
+#include "sim/io/schema/known_fields.h"
 #include "sim/io/xml_reader.h"
 #include "sim/units/convert.h"
 
@@ -318,9 +319,10 @@ std::string profile_of(const XmlFile& xml, const std::vector<Gpu>& gpus,
   if (!setting.profile.empty()) return setting.profile;
   int sm = gpus.front().sm ? gpus.front().sm : kSmOtherwise;
   const Json table = parse_json(kGpus, "calib/gpus.json");
-  for (const Reader& gpu : Reader(table, "calib/gpus.json").at("gpus").items())
-    if (gpu.has("compute_capability") && gpu.at("compute_capability").integer() == sm)
-      return gpu.at("profile").text();
+  GpusFile named;
+  read_file_fields(Reader(table, "calib/gpus.json"), named, kGpusSchema);
+  for (const NamedGpu& gpu : named.gpus)
+    if (gpu.capability == sm) return gpu.profile;
   xml.fail(
       gpus.front().xml,
       fmt::format("sm=\"{}\": no shipped profile stands for it; name one with --profile (ddpsim "
