@@ -32,7 +32,7 @@ Input open_input(const std::string& path) {
   // Without waiting: neither for somebody to write into a pipe, nor for the next line of a log.
   Input in;
   in.descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (in.descriptor < 0 && errno == ENOENT) throw InputError{path, "no such file"};
+  if (in.descriptor < 0 && errno == ENOENT) throw InputError{path, "no such file", "no_such_file"};
   if (in.descriptor < 0 && errno == ENXIO) throw irregular;  // a socket, or no such device
   if (in.descriptor < 0) fail(path, kRead, errno);
   Descriptor guard(in.descriptor);

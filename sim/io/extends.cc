@@ -72,7 +72,8 @@ InputError blamed(const InputError& e, const Layers& layers) {
   if (layers.empty() || !e.where.starts_with(layers.front().first + "#/")) return e;
   const std::string place = e.where.substr(layers.front().first.size() + 1);
   for (const auto& [file, document] : layers)
-    if (document.contains(Json::json_pointer(place))) return {file + "#" + place, e.what};
+    if (document.contains(Json::json_pointer(place)))
+      return {file + "#" + place, e.what, e.code, e.remedy};
   return e;
 }
 

@@ -229,7 +229,8 @@ std::vector<std::string> Home::captured() const {
 std::string Home::find(const std::string& folder, const std::string& name, const char* what) const {
   if (names_file(name)) {
     std::error_code e;
-    if (!fs::exists(name, e)) throw InputError{name, std::string("no such ") + what + " file"};
+    if (!fs::exists(name, e))
+      throw InputError{name, std::string("no such ") + what + " file", "no_such_file"};
     return name;
   }
   if (path_.empty())
@@ -275,9 +276,11 @@ std::string Home::find(const std::string& folder, const std::string& name, const
                                " of that name is shipped, and a file is named with a / or .json; a "
                                "training script is described first: ddpsim describe --script FILE "
                                "-o FILE.json"};
-  throw InputError{name, std::string("no ") + what + " of that name is shipped" +
-                             (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)") +
-                             "; see ddpsim list"};
+  throw InputError{name,
+                   std::string("no ") + what + " of that name is shipped" +
+                       (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)") +
+                       "; see ddpsim list",
+                   "no_such_file", hint};
 }
 
 }  // namespace ddpsim::io

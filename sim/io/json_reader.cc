@@ -134,13 +134,15 @@ Json parse_json(const std::string& text, const std::string& file) {
 }
 
 void Reader::only(const std::vector<const char*>& keys) const {
-  if (!j_.is_object()) fail("expected an object, found " + short_dump(j_));
+  if (!j_.is_object()) fail("expected an object, found " + short_dump(j_), "wrong_type");
   for (const auto& [key, value] : j_.items()) {
     if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
     const std::vector<std::string> known(keys.begin(), keys.end());
     std::string hint = nearest(key, known);
-    fail_at("/" + escape(key), hint.empty() ? "unknown key; known are " + join(keys)
-                                            : "unknown key (did you mean \"" + hint + "\"?)");
+    fail_at("/" + escape(key),
+            hint.empty() ? "unknown key; known are " + join(keys)
+                         : "unknown key (did you mean \"" + hint + "\"?)",
+            "unknown_key", hint);
   }
 }
 
@@ -164,13 +166,13 @@ void Reader::schema(const char* expected) const {
 }
 
 Reader Reader::at(const char* key) const {
-  if (!j_.is_object()) fail("expected an object, found " + short_dump(j_));
-  if (!j_.contains(key)) fail("\"" + std::string(key) + "\" is missing");
+  if (!j_.is_object()) fail("expected an object, found " + short_dump(j_), "wrong_type");
+  if (!j_.contains(key)) fail("\"" + std::string(key) + "\" is missing", "missing_key", key);
   return Reader(j_[key], file_, path_ + "/" + key);
 }
 
 std::vector<Reader> Reader::items() const {
-  if (!j_.is_array()) fail("expected a list, found " + short_dump(j_));
+  if (!j_.is_array()) fail("expected a list, found " + short_dump(j_), "wrong_type");
   std::vector<Reader> out;
   out.reserve(j_.size());
   for (std::size_t i = 0; i < j_.size(); ++i)
@@ -179,7 +181,7 @@ std::vector<Reader> Reader::items() const {
 }
 
 std::vector<std::pair<std::string, Reader>> Reader::members() const {
-  if (!j_.is_object()) fail("expected an object, found " + short_dump(j_));
+  if (!j_.is_object()) fail("expected an object, found " + short_dump(j_), "wrong_type");
   std::vector<std::pair<std::string, Reader>> out;
   for (const auto& [key, value] : j_.items()) {
     Reader member(value, file_, path_ + "/" + escape(key));
@@ -190,7 +192,7 @@ std::vector<std::pair<std::string, Reader>> Reader::members() const {
 }
 
 std::string Reader::text() const {
-  if (!j_.is_string()) fail("expected text in quotes, found " + short_dump(j_));
+  if (!j_.is_string()) fail("expected text in quotes, found " + short_dump(j_), "wrong_type");
   auto text = j_.get<std::string>();
   refuse_controls(text);
   return text;
@@ -206,19 +208,20 @@ void Reader::refuse_controls(const std::string& text) const {
 std::int64_t Reader::integer() const {
   if (j_.is_number_unsigned() && j_.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
     fail("is too large for a 64-bit integer");
-  if (!j_.is_number_integer()) fail("expected a whole number, found " + short_dump(j_));
+  if (!j_.is_number_integer())
+    fail("expected a whole number, found " + short_dump(j_), "wrong_type");
   return j_.get<std::int64_t>();
 }
 
 double Reader::number() const {
-  if (!j_.is_number()) fail("expected a number, found " + short_dump(j_));
+  if (!j_.is_number()) fail("expected a number, found " + short_dump(j_), "wrong_type");
   double v = j_.get<double>();
   if (!std::isfinite(v)) fail("expected a finite number");
   return v;
 }
 
 bool Reader::boolean() const {
-  if (!j_.is_boolean()) fail("expected true or false, found " + short_dump(j_));
+  if (!j_.is_boolean()) fail("expected true or false, found " + short_dump(j_), "wrong_type");
   return j_.get<bool>();
 }
 
@@ -227,8 +230,9 @@ template <class T>
 T with_unit(const Reader& r, Parsed<T> (*parse)(std::string_view)) {
   std::string text = r.json().is_string() ? r.json().get<std::string>() : short_dump(r.json());
   auto parsed = parse(text);
-  if (!parsed.value) r.fail(parsed.error + (r.json().is_string() ? "" : ", in quotes"));
-  if (!r.json().is_string()) r.fail("expected text in quotes, found " + text);
+  if (!parsed.value)
+    r.fail(parsed.error + (r.json().is_string() ? "" : ", in quotes"), "wrong_type");
+  if (!r.json().is_string()) r.fail("expected text in quotes, found " + text, "wrong_type");
   return *parsed.value;
 }
 }  // namespace
@@ -262,12 +266,14 @@ std::size_t Reader::choice(const std::vector<const char*>& words) const {
   std::string hint = nearest(t, std::vector<std::string>(words.begin(), words.end()));
   std::string list = join(words);
   fail("\"" + t.substr(0, 40) + "\" is none of " + list +
-       (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)"));
+           (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)"),
+       "unknown_word", hint);
 }
 
 int Reader::small(std::int64_t low, std::int64_t high) const {
   std::int64_t v = integer();
-  if (v < low || v > high) fail(fmt::format("{} is not within {} and {}", v, low, high));
+  if (v < low || v > high)
+    fail(fmt::format("{} is not within {} and {}", v, low, high), "out_of_range");
   return static_cast<int>(v);
 }
 

@@ -27,11 +27,13 @@ class Reader {
  public:
   Reader(const Json& value, std::string file, std::string path = "")
       : j_(value), file_(std::move(file)), path_(std::move(path)) {}
-  [[noreturn]] void fail(const std::string& message) const {
-    throw InputError{file_ + "#" + path_, message};
+  [[noreturn]] void fail(const std::string& message, const char* code = "input",
+                         const std::string& remedy = "") const {
+    fail_at("", message, code, remedy);
   }
-  [[noreturn]] void fail_at(const std::string& path, const std::string& message) const {
-    throw InputError{file_ + "#" + path_ + path, message};
+  [[noreturn]] void fail_at(const std::string& path, const std::string& message,
+                            const char* code = "input", const std::string& remedy = "") const {
+    throw InputError{file_ + "#" + path_ + path, message, code, remedy};
   }
 
   // REQUIRES an object with no other keys than these.

@@ -9,6 +9,7 @@
 Exit code: 0 as said, 1 not, 77 without jsonschema (Debian: python3-jsonschema).
 """
 import copy
+import gzip
 import json
 import random
 import subprocess
@@ -18,14 +19,25 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MISTAKES = 320  # files that are tried; at least LEAST of them are refused by reader and schema
+MISTAKES = 400  # files that are tried; at least LEAST of them are refused by reader and schema
 LEAST = 200
-FOLDERS = {
-    "workload": ["workloads"],
-    "cluster": ["topologies"],
-    "profile": ["calib/profiles", "calib/profiles/bases"],
-    "scenario": ["scenarios"],
-}
+FOLDERS = ("workloads", "topologies", "scenarios", "calib", "tests", "reports", "tools")
+LARGE = 300_000  # bytes of a packed or plain file beyond which it is left out
+EACH = 9  # of the packed files, which are alike, one in so many is looked at
+TRIED = ("workload", "cluster", "profile", "scenario", "run")  # that `ddpsim show` reads
+# Questions that are refused, as JSON.
+REFUSED = [
+    ["predict", "--workload", "resnet5", "--cluster", "hgx-h100"],
+    ["predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "cluster.hostz=2"],
+    ["predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--ranks", "0"],
+    ["predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--rankz", "2"],
+    ["predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "bucket_cap_mb=x"],
+    ["show", "run", "no_such_file.json"],
+    ["show", "plan", "ddpx"],
+    ["tune", "no_such_file.json"],
+    ["topology", "show", "dgx-h10"],
+    ["sweep"],
+]
 # For files that have all keys, or that nothing shipped has.
 FIXTURES = {
     "cluster": [
@@ -100,12 +112,20 @@ FIXTURES = {
 }
 
 
-def shipped(kind):
-    """(name, document) of every shipped file of the kind."""
-    for folder in FOLDERS[kind]:
-        for path in sorted((ROOT / folder).glob("*.json")):
-            document = json.loads(path.read_text())
-            if document.get("schema") == f"ddpsim.{kind}/1":
+def shipped():
+    """(name, document) of every file of the tree that says its schema, but for large ones."""
+    for folder in FOLDERS:
+        packed = sorted((ROOT / folder).rglob("*.json.gz"))[::EACH]
+        for path in sorted((ROOT / folder).rglob("*.json")) + packed:
+            if path.stat().st_size > LARGE or "BAD" in path.parts or "bad" in path.parts:
+                continue
+            raw = path.read_bytes()
+            text = gzip.decompress(raw) if path.suffix == ".gz" else raw
+            try:
+                document = json.loads(text)
+            except ValueError:
+                continue  # some tests' files are broken on purpose
+            if isinstance(document, dict) and "schema" in document and len(text) < 20 * LARGE:
                 yield str(path.relative_to(ROOT)), document
 
 
@@ -194,15 +214,21 @@ def check(ddpsim):
         return 77
     wrong = []
     draw = random.Random(56)
-    kinds = list(FOLDERS)
     validators, documents = {}, {}
-    for kind in kinds:
-        schema = json.loads(subprocess.check_output([ddpsim, "schema", kind]))
-        Draft202012Validator.check_schema(schema)
-        validators[kind] = Draft202012Validator(schema)
-        documents[kind] = list(shipped(kind))
-        documents[kind] += [(f"fixture {k}", d) for k, d in enumerate(FIXTURES.get(kind, []))]
-        for name, document in documents[kind]:
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([ddpsim, "schema", "--folder", folder], check=True)
+        for path in Path(folder).glob("*.schema.json"):
+            schema = json.loads(path.read_text())
+            Draft202012Validator.check_schema(schema)
+            kind = path.name.removesuffix(".schema.json")
+            validators[kind] = Draft202012Validator(schema)
+            documents[kind] = [(f"fixture {k}", d) for k, d in enumerate(FIXTURES.get(kind, []))]
+    for name, document in shipped():
+        kind = str(document["schema"]).removeprefix("ddpsim.").removesuffix("/1")
+        if kind in validators:
+            documents[kind].append((name, document))
+    for kind, found in documents.items():
+        for name, document in found:
             if "/bases/" in name:  # it is extended, and no profile by itself
                 document = document | {"extends": "gpu"}
             for error in list(validators[kind].iter_errors(document))[:3]:
@@ -213,13 +239,22 @@ def check(ddpsim):
     }
     tries = []
     for number in range(MISTAKES):
-        kind = kinds[number % len(kinds)]
+        kind = TRIED[number % len(TRIED)]
         name, document = draw.choice(small[kind])
         changed, what = with_mistake(document, draw)
         tries.append((number, kind, f"{name}: {what}", changed))
     with tempfile.TemporaryDirectory() as folder:
         with ThreadPoolExecutor(2) as pool:
             refusals = list(pool.map(lambda t: reads(ddpsim, t[1], t[3], folder, t[0]), tries))
+    for question in REFUSED:
+        done = subprocess.run(
+            [ddpsim, *question, "--format", "json"], capture_output=True, text=True, check=False
+        )
+        said = json.loads(done.stdout)
+        if done.returncode != said["exit_code"] or said["message"] not in done.stderr:
+            wrong.append(f"{' '.join(question)}: {done.returncode}, {done.stderr} and {said}")
+        for error in validators["error"].iter_errors(said):
+            wrong.append(f"{' '.join(question)}: {error.json_path}: {error.message}")
     both = 0
     for (_, kind, what, changed), refusal in zip(tries, refusals, strict=True):
         valid = validators[kind].is_valid(changed)

@@ -89,6 +89,18 @@ void expect_refusal(const std::vector<std::string>& args, const char* words) {
   EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
 }
 
+void expect_no_answer(const Outcome& o, const Args& args) {
+  const auto format = std::find(args.begin(), args.end(), "--format");
+  if (format == args.end() || std::next(format) == args.end() || *std::next(format) != "json") {
+    EXPECT_EQ(o.out, "");
+    return;
+  }
+  const io::Json said = io::Json::parse(o.out);
+  EXPECT_EQ(said["schema"], "ddpsim.error/1");
+  EXPECT_EQ(said["exit_code"], o.code);
+  EXPECT_TRUE(has(o.err, said["message"].get<std::string>())) << o.err << o.out;
+}
+
 Profile ideal_profile(Duration latency, DeviceKind kind) {
   Profile p;
   p.name = "ideal";

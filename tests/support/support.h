@@ -63,6 +63,8 @@ std::vector<std::string> about_plan(const std::string& plan, const std::string& 
 // It exits with 0, and stdout has these words; with 2, and stderr has them.
 void expect_answer(const std::vector<std::string>& args, std::initializer_list<const char*> words);
 void expect_refusal(const std::vector<std::string>& args, const char* words);
+// A refusal says nothing on stdout but the same in JSON, where that was asked for.
+void expect_no_answer(const Outcome& o, const Args& args);
 
 // One transport "wire" with the given step latency, link efficiency 1, nothing else costs anything:
 // closed forms hold exactly.

@@ -84,9 +84,10 @@ class Settings {
       auto hash = e.where.find('#');
       const io::Setting* s =
           hash == std::string::npos ? nullptr : at(target, e.where.substr(hash + 1));
-      throw s ? InputError{"--set " + s->text + " (" + e.where + ")",
-                           s->value.is_structured() ? e.what : without_quotes(e.what)}
-              : io::blamed(e, named.layers);
+      throw s
+          ? InputError{"--set " + s->text + " (" + e.where + ")",
+                       s->value.is_structured() ? e.what : without_quotes(e.what), e.code, e.remedy}
+          : io::blamed(e, named.layers);
     }
   }
   auto begin() const { return list_.begin(); }

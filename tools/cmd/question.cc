@@ -27,7 +27,7 @@ Named open_document(const io::Home& home, const char* folder, const std::string&
   try {
     path = home.find(folder, name, what);
   } catch (const InputError& e) {
-    throw InputError{place, "\"" + e.where + "\": " + e.what};
+    throw InputError{place, "\"" + e.where + "\": " + e.what, e.code, e.remedy};
   }
   bool shipped = path != name;
   const char* packed = path.ends_with(".gz") ? ".gz" : "";

@@ -5,10 +5,12 @@
 #include <streambuf>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "sim/io/field_meant.h"
 #include "sim/io/files.h"
 #include "sim/io/json_reader.h"
+#include "sim/io/schema/error_fields.h"
 #include "sim/model/version.h"
 #include "sim/report/text.h"
 #include "sim/systems/base/settings.h"
@@ -281,6 +283,46 @@ void check_utf8(const std::vector<std::string>& args) {
     }
 }
 
+// Commands by the question that brings a person to them; --help has them in this order.
+const std::vector<std::pair<const char*, std::vector<void (*)(Command&, Terminal&)>>> kCommands{
+    {"How long, and why", {add_predict, add_explain, add_trace, add_compare}},
+    {"Which settings, which system", {add_tune, add_rank_plans, add_sweep, add_merge}},
+    {"Days of training", {add_epoch, add_goodput}},
+    {"Your model and your cluster",
+     {add_describe, add_import, add_topology, add_show, add_list, add_schema}},
+    {"Is it true", {add_run, add_validate, add_calibrate, add_fit, add_doctor}},
+    {"For other programs", {add_export}},
+};
+void add_commands(CLI::App& app, Command& commands, Terminal& t) {
+  for (const auto& [title, adders] : kCommands)
+    for (auto* add : adders) {
+      add(commands, t);
+      app.get_subcommands([](const CLI::App*) { return true; }).back()->group(title);
+    }
+}
+std::string exit_codes() {
+  std::string out = "Exit codes:\n";
+  for (const io::ExitCode& e : io::kExitCodes)
+    out += fmt::format("  {:<{}}{}\n", e.code, kHelpColumn - 2, e.means);
+  return out;
+}
+
+// Whether the answer was asked for as JSON: then its refusal is JSON, too.
+bool asks_for_json(const std::vector<std::string>& args) {
+  for (std::size_t i = 0; i < args.size() && args[i] != "--"; ++i)
+    if (args[i] == "--format=json" ||
+        (args[i] == "--format" && i + 1 < args.size() && args[i + 1] == "json"))
+      return true;
+  return false;
+}
+int refuse(Terminal& t, const InputError& e, int exit_code = kBadInput) {
+  const InputError said{one_line(e.where), one_line(e.what), e.code, e.remedy};
+  t.err << "ddpsim: " << said.where << (said.where.empty() ? "" : ": ") << said.what << "\n";
+  if (asks_for_json(t.arguments))
+    t.out << printable_json(io::write_fields(io::Refusal{said, exit_code}).dump(1)) << std::endl;
+  return exit_code;
+}
+
 }  // namespace
 
 void keep_files(Terminal& t) {
@@ -316,28 +358,8 @@ int run(const std::vector<std::string>& typed, const Terminal& terminal) {
   std::vector<std::string> args = typed;
   t.of_script = split_script(args);
   try {
-    add_predict(commands, t);
-    add_describe(commands, t);
-    add_list(commands, t);
-    add_show(commands, t);
-    add_schema(commands, t);
-    add_trace(commands, t);
-    add_tune(commands, t);
-    add_rank_plans(commands, t);
-    add_epoch(commands, t);
-    add_goodput(commands, t);
-    add_run(commands, t);
-    add_compare(commands, t);
-    add_validate(commands, t);
-    add_calibrate(commands, t);
-    add_fit(commands, t);
-    add_import(commands, t);
-    add_sweep(commands, t);
-    add_merge(commands, t);
-    add_explain(commands, t);
-    add_export(commands, t);
-    add_doctor(commands, t);
-    add_topology(commands, t);
+    add_commands(app, commands, t);
+    app.footer(exit_codes());
     // "--ranks --out FILE" lacks a value; CLI11 would take "--out" for it.
     require_values(app);
     check_outputs_first(app);
@@ -369,18 +391,18 @@ int run(const std::vector<std::string>& typed, const Terminal& terminal) {
       t.err << report::wrapped(app.help(), kHelpColumn);
       return kBadInput;
     }
-    t.err << "ddpsim: " << explain(app, args, e) << "\n";
-    return kBadInput;
+    return refuse(t, {"", explain(app, args, e), "usage"});
   } catch (const InputError& e) {
-    t.err << "ddpsim: " << one_line(e.where) << ": " << one_line(e.what) << "\n";
-    return kBadInput;
+    return refuse(t, e);
   } catch (const std::bad_alloc&) {
-    t.err << "ddpsim: not enough memory for this question; use fewer ranks, or --fidelity "
-             "collective\n";
-    return kInternal;
+    return refuse(
+        t,
+        {"", "not enough memory for this question; use fewer ranks, or --fidelity collective",
+         "memory"},
+        kInternal);
   } catch (const std::exception& e) {
-    t.err << "ddpsim: internal error, please report it: " << one_line(e.what()) << "\n";
-    return kInternal;
+    return refuse(t, {"", "internal error, please report it: " + one_line(e.what()), "internal"},
+                  kInternal);
   }
 }
 

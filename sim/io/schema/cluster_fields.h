@@ -64,6 +64,7 @@ struct Codec<PlaceId<Kind>> {
   static void list(FieldRecord& f) {
     f.kind = FieldKind::Whole;
     f.least = 0;
+    f.most = INT32_MAX;
   }
 };
 

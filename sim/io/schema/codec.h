@@ -93,7 +93,11 @@ template <>
 struct Codec<int> {
   static void read(const Reader& r, int& into) { into = r.small(INT32_MIN, INT32_MAX); }
   static OrderedJson write(int v) { return v; }
-  static void list(FieldRecord& f) { f.kind = FieldKind::Whole; }
+  static void list(FieldRecord& f) {
+    f.kind = FieldKind::Whole;
+    f.least = INT32_MIN;
+    f.most = INT32_MAX;
+  }
 };
 template <>
 struct Codec<double> {
@@ -194,6 +198,15 @@ struct Codec<AsWord<kWords>> {
   static void list(FieldRecord& f) {
     f.kind = FieldKind::Choice;
     f.choices.assign(std::begin(kWords), std::end(kWords));
+  }
+};
+template <>
+struct Codec<DType> {
+  static void read(const Reader& r, DType& into);  // read_workload.cc
+  static OrderedJson write(DType t) { return name_of(t); }
+  static void list(FieldRecord& f) {
+    f.kind = FieldKind::Choice;
+    f.choices.assign(kDTypeNames.begin(), kDTypeNames.end());
   }
 };
 // An enumeration with names_of(E): a By of its words in files.

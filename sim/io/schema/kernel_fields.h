@@ -27,6 +27,7 @@ struct Codec<AsNumbers<kNames>> {
     for (const char* name : kNames) {
       FieldRecord& one = f.fields.emplace_back();
       one.key = name;
+      one.help = std::string("of ") + name;
       one.kind = FieldKind::Number;
       one.required = true;
     }
@@ -60,6 +61,7 @@ struct Codec<AsByPrecision<kPositive>> {
     for (const char* name : kPrecisions) {
       FieldRecord& one = f.fields.emplace_back();
       one.key = name;
+      one.help = std::string("in ") + name;
       one.kind = FieldKind::Number;
       one.unit = kPositive ? "flop/s" : "J/flop";
       if (kPositive) one.least = 0;

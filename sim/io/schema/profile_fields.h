@@ -32,6 +32,7 @@ struct Codec<std::array<T, kKernelClasses.size()>> {
     for (const char* name : kKernelClasses) {
       FieldRecord& one = f.fields.emplace_back();
       one.key = name;
+      one.help = std::string("of ") + name;
       one.required = kAll;
       Codec<T>::list(one);
     }

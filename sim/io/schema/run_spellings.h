@@ -137,6 +137,7 @@ struct Codec<AsTensorIndices> {
     FieldRecord& one = f.fields.emplace_back();
     one.kind = FieldKind::Whole;
     one.least = 0;
+    one.most = INT32_MAX;
   }
 };
 

@@ -6,8 +6,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "sim/io/schema/error_fields.h"
+#include "sim/io/schema/known_fields.h"
 #include "sim/io/schema/profile_fields.h"
+#include "sim/io/schema/program_fields.h"
+#include "sim/io/schema/run_fields.h"
 #include "sim/io/schema/scenario_fields.h"
+#include "sim/io/schema/steps_fields.h"
 #include "sim/io/schema/workload_fields.h"
 
 namespace ddpsim::io {
@@ -241,6 +246,17 @@ const std::vector<FileKind>& file_kinds() {
       {"workload", kWorkloadSchema, "what a training step computes on one rank",
        fields_of<WorkloadFile>},
       {"profile", kProfileSchema, "what a kind of hardware takes", fields_of<Profile>, true},
+      {"run", kRunSchema, "what happened, or would happen", fields_of<Run>},
+      {"program", kProgramSchema, "the operations of a step, as a system lowers it",
+       fields_of<ProgramJob>},
+      {"steps", kStepsSchema, "training steps that somebody published", fields_of<StepsFile>},
+      {"kernels", kKernelsSchema, "kernels that somebody published",
+       fields_of<PublishedKernelsFile>},
+      {"budget", kBudgetSchema, "limits that a validation keeps", fields_of<BudgetFile>},
+      {"known_errors", kKnownErrorsSchema, "how far predictions of published steps are off",
+       fields_of<KnownErrorsFile>},
+      {"gpus", kGpusSchema, "names of GPUs and their profiles", fields_of<GpusFile>},
+      {"error", kErrorSchema, "a refusal, where --format json is asked for", fields_of<Refusal>},
   };
   return all;
 }
@@ -297,9 +313,12 @@ std::string in_words(const FieldRecord& f) {
   auto number = [&](const char* what) {
     std::string out = what;
     if (!f.unit.empty()) out += fmt::format(" of {}", f.unit);
-    if (f.least && f.most) return out + fmt::format(", {:g} to {:g}", *f.least, *f.most);
-    if (f.least && f.above) return out + fmt::format(", above {:g}", *f.least);
-    if (f.least) return out + fmt::format(", {:g} or more", *f.least);
+    // Bounds of its type alone say nothing.
+    const bool most = f.most && *f.most < INT32_MAX;
+    const bool least = f.least && *f.least > INT32_MIN;
+    if (least && most) return out + fmt::format(", {:g} to {:g}", *f.least, *f.most);
+    if (least && f.above) return out + fmt::format(", above {:g}", *f.least);
+    if (least) return out + fmt::format(", {:g} or more", *f.least);
     return out;
   };
   switch (f.kind) {

@@ -12,15 +12,6 @@ inline constexpr const char* kWorkloadSchema = "ddpsim.workload/1";
 
 // ---- spellings
 
-template <>
-struct Codec<DType> {
-  static void read(const Reader& r, DType& into);  // read_workload.cc
-  static OrderedJson write(DType t) { return name_of(t); }
-  static void list(FieldRecord& f) {
-    f.kind = FieldKind::Choice;
-    f.choices.assign(kDTypeNames.begin(), kDTypeNames.end());
-  }
-};
 // An index of a tensor: whoever knows how many there are checks it (check_indices).
 template <>
 struct Codec<TensorIndex> {
