@@ -11,7 +11,9 @@ KnownErrors read_known_errors(const Json& profile, const std::string& file) {
   Reader r(profile, file);
   KnownErrors out;
   if (Reader compute = r.at("compute"); compute.has("described_error")) {
-    read_fields(compute.at("described_error"), out.described.emplace());
+    KnownErrors::Described described;
+    read_fields(compute.at("described_error"), described);
+    out.described = described;
   }
   for (const auto& [name, t] : r.at("transports").members()) {
     if (!t.has("table_residual")) continue;

@@ -18,6 +18,8 @@ inline constexpr double kPsPerUs = 1e6;
 inline constexpr double kFsPerPs = 1e3;
 inline constexpr double kMegaPerGiga = 1e3;
 inline constexpr double kBytesPerUsOfGBps = 1e3;
+inline constexpr double kBytesPerGB = 1e9;
+inline constexpr double kMillion = 1e6;  // counts in sentences
 inline constexpr std::int64_t kNsPerUs = 1'000;
 
 constexpr double seconds(Duration d) {

@@ -18,21 +18,22 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include "sim/door/loader.h"
 #include "sim/model/error.h"
 #include "sim/systems/base/settings.h"
 #include "sim/units/number.h"
 #include "tests/support/files.h"
 #include "tests/support/support.h"
 #include "tools/cmd/crash.h"
-#include "tools/cmd/loader.h"
 #include "tools/cmd/pool.h"
+#include "tools/cmd/question.h"
 
 namespace ddpsim::test {
 namespace {
 
-using Choices = std::vector<cli::Choice>;
+using Choices = std::vector<door::Choice>;
 
-std::string text_of(const cli::Choice& c) {
+std::string text_of(const door::Choice& c) {
   std::string out = "--workload " + c.workload + " --cluster " + c.cluster + " --plan " + c.plan;
   if (!c.ranks.empty()) out += " --ranks " + c.ranks;
   for (const io::Setting& s : c.settings) out += " --set " + s.text;
@@ -131,11 +132,11 @@ std::string problem_of(const predict::Prediction& p) {
   return {};
 }
 
-Ended ask(cli::Loader& loader, const cli::Choice& c) {
+Ended ask(door::Loader& loader, const door::Choice& c) {
   const double before = thread_seconds();
   Ended out;
   try {
-    const cli::Asked asked = loader.ask(c);
+    const door::Asked asked = loader.ask(c);
     out.problem = problem_of(predict::predict(asked.question(), asked.options));
     out.answered = true;
   } catch (const InputError& e) {
@@ -153,7 +154,7 @@ void ask_all(const Choices& questions, const std::string& which) {
   std::ostringstream out;
   std::ostringstream err;
   const cli::Terminal terminal{out, err, false, DDPSIM_SOURCE_DIR, ""};
-  cli::Loader loader(terminal, {});
+  door::Loader loader(cli::context_of(terminal), {});
   const cli::CrashReport report;  // "point" and the question's number
   const auto n = static_cast<std::int64_t>(questions.size());
   const auto only = from_environment("DDPSIM_GRID_ONLY", -1);
@@ -204,7 +205,7 @@ TEST(Grid, ZeroThreeEndsOnEveryHost) {
   for (const std::string& name : io::Home(DDPSIM_SOURCE_DIR, "", "").list("topologies"))
     one_host[name] = cluster(name).hosts == 1;
   std::erase_if(all,
-                [&](const cli::Choice& c) { return c.plan != "zero3" || !one_host[c.cluster]; });
+                [&](const door::Choice& c) { return c.plan != "zero3" || !one_host[c.cluster]; });
   ask_all(part_of(all), "of ZeRO-3 on one host");
 }
 

@@ -5,10 +5,11 @@
 #include <fmt/format.h>
 
 #include "sim/collective/price.h"
+#include "sim/door/placement.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/explain_op.h"
 #include "tools/cmd/flags.h"
-#include "tools/cmd/placement.h"
+#include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -71,7 +72,7 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
   if (parsed.problem)
     throw InputError{"--set " + parsed.problem.path + "=" + environment[parsed.problem.path],
                      parsed.problem.message};
-  PlacedHardware placed = load_placed_hardware(t, q);
+  PlacedHardware placed = load_placed_hardware(context_of(t), q);
   out.hardware = std::move(placed.hardware);
   out.ranks = placed.ranks;
   out.devices = std::move(placed.devices);

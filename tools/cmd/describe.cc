@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/door/documents.h"
 #include "sim/io/files.h"
 #include "sim/model/error.h"
 #include "sim/units/number.h"
@@ -141,13 +142,6 @@ calib::Description describe(Terminal& t, const DescribeFlags& f) {
   options.arguments.emplace_back("--");
   options.arguments.insert(options.arguments.end(), t.of_script.begin(), t.of_script.end());
   return timed(t, [&] { return calib::describe_model(options); });
-}
-
-std::vector<std::string> sets_of(const io::Json& plan) {
-  std::vector<std::string> out;
-  for (const auto& [knob, value] : plan.items())
-    out.push_back(knob + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
-  return out;
 }
 
 void tell(Terminal& t, const std::string& what, const std::vector<std::string>& says) {

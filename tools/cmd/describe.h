@@ -29,8 +29,6 @@ struct DescribeFlags {
 void add_describer_flags(Command& c, DescribeFlags& f);
 // Runs the describer of ddpsim's folder. Throws InputError.
 calib::Description describe(Terminal& t, const DescribeFlags& flags);
-// A plan's knobs as values of --set.
-std::vector<std::string> sets_of(const io::Json& plan);
 // Sentences to stderr, each with `what` before it.
 void tell(Terminal& t, const std::string& what, const std::vector<std::string>& says);
 

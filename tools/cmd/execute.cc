@@ -5,11 +5,12 @@
 
 #include "calib/cuda/cuda.h"
 #include "sim/analysis/compare.h"
+#include "sim/door/given_program.h"
 #include "sim/predict/given_program.h"
 #include "sim/validation/pairing.h"
 #include "tools/cmd/executors.h"
 #include "tools/cmd/flags.h"
-#include "tools/cmd/given_program.h"
+#include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
 namespace {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/door/given_program.h"
 #include "sim/nccl/fabric/spread.h"
 #include "sim/report/text.h"
 #include "tools/cmd/explain_backend.h"
@@ -14,7 +15,7 @@
 #include "tools/cmd/explain_step.h"
 #include "tools/cmd/explain_traces.h"
 #include "tools/cmd/flags.h"
-#include "tools/cmd/given_program.h"
+#include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
 namespace {

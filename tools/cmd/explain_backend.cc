@@ -4,10 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "sim/door/placement.h"
 #include "sim/io/json_reader.h"
 #include "sim/play/alone.h"
 #include "sim/topology/fabric.h"
-#include "tools/cmd/placement.h"
+#include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -411,7 +412,7 @@ BackendAnswer ask_backend(const Terminal& t, Backend backend, const BackendFlags
   w.plan.backend = backend;
   QuestionFlags hardware = question;
   hardware.sets = w.others;
-  PlacedHardware placed = load_placed_hardware(t, hardware);
+  PlacedHardware placed = load_placed_hardware(context_of(t), hardware);
   a.hardware = std::move(placed.hardware);
   a.ranks = placed.ranks;
   check_devices(backend, a.hardware);

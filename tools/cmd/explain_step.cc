@@ -4,14 +4,15 @@
 
 #include <fmt/format.h>
 
+#include "sim/door/given_program.h"
 #include "sim/io/write_explanation.h"
 #include "sim/predict/known_times.h"
 #include "sim/predict/left_out.h"
 #include "sim/report/explanation_text.h"
 #include "sim/report/text.h"
 #include "sim/systems/base/record.h"
-#include "tools/cmd/given_program.h"
 #include "tools/cmd/progress.h"
+#include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
 

@@ -7,11 +7,11 @@
 #include <fmt/format.h>
 
 #include "sim/cost/roofline.h"
+#include "sim/door/given_program.h"
 #include "sim/io/chakra.h"
 #include "sim/report/text.h"
 #include "sim/units/text.h"
 #include "tools/cmd/flags.h"
-#include "tools/cmd/given_program.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {

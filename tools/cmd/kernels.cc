@@ -4,11 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "sim/door/documents.h"
 #include "sim/io/files.h"
 #include "sim/io/read_budget.h"
 #include "sim/io/read_kernels.h"
 #include "sim/validation/validation.h"
-#include "tools/cmd/documents.h"
+#include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
 namespace {

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "sim/cost/roofline.h"
+#include "sim/door/documents.h"
+#include "sim/door/given_program.h"
 #include "sim/io/known_errors.h"
 #include "sim/io/write_page.h"
 #include "sim/io/write_prediction.h"
@@ -15,9 +17,7 @@
 #include "sim/systems/base/settings.h"
 #include "sim/units/text.h"
 #include "tools/cmd/describe.h"
-#include "tools/cmd/documents.h"
 #include "tools/cmd/flags.h"
-#include "tools/cmd/given_program.h"
 #include "tools/cmd/progress.h"
 #include "tools/cmd/question.h"
 

@@ -1,45 +1,31 @@
-// The flags that every command about a scenario shares, and what they load.
+// The flags that every command about a question shares, and its answer's output.
 #pragma once
 
 #include <functional>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "sim/io/codecs.h"
-#include "sim/io/files.h"
-#include "sim/predict/predict.h"
+#include "sim/door/question.h"
 #include "tools/cmd/command.h"
 
 namespace ddpsim::cli {
 
-struct QuestionFlags {
-  std::string scenario;
-  std::string workload;
-  std::string cluster;
-  std::string plan;
-  std::vector<std::string> profiles;
-  std::string ranks;
-  std::string gpus_per_host;  // empty: all of a host's devices
-  std::string
-      layers;  // measured Run whose layer profile replaces the workload's times; empty: its own
-  std::string measured_step;  // of one device by itself; empty: the scenario's, if it has one
-  std::string samples_per_s;  // the same as a rate
-  std::string fidelity;       // empty: by the backend and the number of messages
-  std::vector<std::string> sets;
-  std::string program;                // --program: in place of scenario, workload and plan
-  std::string compute_scale;          // of a program; empty: 1
-  std::optional<io::Json> described;  // a document in place of the file that `workload` names
-};
-struct GivenProgram;  // given_program.h
-// The value of --ranks. Throws InputError.
-int parse_ranks(const std::string& text);
-// The value of --gpus-per-host, of this cluster's hosts. Throws InputError.
-int parse_gpus_per_host(const std::string& text, const Cluster& cluster);
-// The value of a flag: a positive number, at most `most`. Throws InputError.
-double parse_positive(const char* flag, const std::string& text, double most);
+using namespace door;  // commands stand on it
+using QuestionFlags = QuestionText;
+
+// Shipped files as the environment and the place of the program say, and notes on stderr.
+io::Home home_of(const Terminal& t);
+Context context_of(const Terminal& t);
+inline Loaded load(const Terminal& t, const QuestionFlags& flags) {
+  return door::load(context_of(t), flags);
+}
+inline Hardware load_hardware(const Terminal& t, const QuestionFlags& flags) {
+  return door::load_hardware(context_of(t), flags);
+}
+inline Cluster load_cluster(const Terminal& t, const std::string& name,
+                            const std::vector<std::string>& sets) {
+  return door::load_cluster(home_of(t), name, sets);
+}
 // The value of --tolerance, a share of the step; "" = its default, 0.02. Throws InputError.
 double tolerance_of(const std::string& text);
 // --step: which step is told. True: one that all ranks begin together (predict::Options).
@@ -73,28 +59,8 @@ void write_output(Terminal& t, const std::string& path, const std::string& text)
 // To --out or to stdout.
 void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text);
 
-struct Loaded {
-  Workload workload;
-  Cluster cluster;
-  Profile profile;
-  Scenario scenario;
-  std::string key;            // readable, with a hash of all inputs
-  std::string workload_file;  // where it was read
-  io::Json document;  // scenario file that asks the same question: cluster and plan in it, workload
-                      // by name, no profile
-  // The same for a folder of Runs: a workload that is not a shipped one as it is, is the file of
-  // `beside` that holds it, named by its contents.
-  io::Json stored;
-  std::map<std::string, std::string> beside;  // name, text
-  io::Documents documents;                    // as loaded, with --set applied
-  std::string scenario_hash;                  // of `stored`
-  std::string workload_hash;                  // of the workload's document
-  std::shared_ptr<const topology::Fabric> fabric;
-  std::shared_ptr<const GivenProgram> program;  // --program; null: a workload and a plan
-  predict::Options
-      options;  // `known`: lives as long as the fabric that load() made, and is of that one
-  predict::Question question() const { return {workload, *fabric, profile, scenario}; }
-};
+// --program and --compute-scale, of commands that can play one.
+void add_program_flags(Command& c, QuestionFlags& flags);
 // "batch 32 per rank, sequence 128"
 std::string batch_text(const Workload& w);
 // "fp32", "bf16 (autocast)", "bf16 (param_dtype)": what the step computes in, and who casts.
@@ -108,36 +74,5 @@ std::string loop_text(const Workload& w);
 std::string nccl_text(const Plan& plan, const std::vector<std::string>& without = {});
 // Of a command that predicts steps without the scenario's jitter; "" = it has none.
 std::string jitter_note(const Scenario& s);
-
-// A cluster and its devices' profile, without a job: what questions about one collective need.
-struct Hardware {
-  Cluster cluster;
-  Profile profile;
-  std::string cluster_file;
-};
-// Of --cluster, --profile and the --set lines for either; other --set lines are refused. Throws
-// InputError.
-Hardware load_hardware(const Terminal& t, const QuestionFlags& flags);
-// Why a Run's layer profile is not of this workload; "" = it is.
-std::string layers_problem(const Workload& w, const Run& run);
-// The workload as a measured Run found it on its ranks: the times and the arrival of its layer
-// profile. REQUIRES: run.layers, of the same model.
-Workload as_recorded(const Workload& w, const Run& run);
-// For a page: the documents of a question. What a file says of itself in prose is of the file, not
-// of what `sets` (--set) made of it, and says so.
-io::OrderedJson page_documents(const Loaded& l, const std::vector<std::string>& sets);
-// Flags override the scenario file. Throws InputError.
-Loaded load(const Terminal& t, const QuestionFlags& flags);
-io::Home home_of(const Terminal& t);
-// NCCL's variables that ddpsim reads, as text; and what is wrong with a name that is none of them,
-// with the nearest one; "" = it is one.
-std::string known_nccl_variables();
-std::string nccl_variable_problem(const std::string& name);
-// A cluster by name or path, with `--set cluster.PATH=VALUE` applied. Throws InputError.
-Cluster load_cluster(const Terminal& t, const std::string& name,
-                     const std::vector<std::string>& sets);
-// The profile that a cluster's devices name: a measured one of that hardware before the datasheet.
-// Throws InputError.
-Profile load_profile(const io::Home& home, const std::string& named);
 
 }  // namespace ddpsim::cli

@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
+#include "sim/door/given_program.h"
 #include "sim/io/extends.h"
 #include "sim/report/run_text.h"
 #include "sim/report/text.h"
 #include "sim/systems/base/settings.h"
 #include "tools/cmd/fields.h"
 #include "tools/cmd/flags.h"
-#include "tools/cmd/given_program.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {

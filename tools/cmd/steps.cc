@@ -6,14 +6,15 @@
 #include <thread>
 
 #include "sim/cost/roofline.h"
+#include "sim/door/loader.h"
 #include "sim/io/read_steps.h"
 #include "sim/predict/joint_spread.h"
 #include "sim/predict/measured_step.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/step_error.h"
 #include "tools/cmd/executed.h"
-#include "tools/cmd/loader.h"
 #include "tools/cmd/pool.h"
+#include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -141,7 +142,7 @@ std::vector<StepResult> predict_steps(const Terminal& t, const std::string& fold
   auto has = [](const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  Loader loader(t, {});
+  Loader loader(context_of(t), {});
   auto predicted = [&](StepResult r, bool interval) {
     if (!has(profiles, r.row.profile))
       r.why_not = "no profile " + r.row.profile + " is shipped";

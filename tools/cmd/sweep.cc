@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "sim/door/documents.h"
 #include "sim/model/version.h"
 #include "sim/units/text.h"
-#include "tools/cmd/documents.h"
+#include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
 

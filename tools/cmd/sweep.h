@@ -4,8 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "sim/door/loader.h"
 #include "sim/sweep/rows.h"
-#include "tools/cmd/loader.h"
+#include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
 

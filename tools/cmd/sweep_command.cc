@@ -198,7 +198,7 @@ void sweep_command(Terminal& t, SweepCommandFlags& flags) {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_MMAP_THRESHOLD, 256 << 20);
 #endif
-  Loader loader(t, flags.question);
+  Loader loader(context_of(t), flags.question);
   Sweep s = make_sweep(t, loader, flags.question, flags.axes, flags.zips, flags.interval);
   Part part = part_of(flags.shard, s.points);
   for (std::int64_t point : flags.skip)

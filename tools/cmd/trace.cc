@@ -1,11 +1,11 @@
 // ddpsim trace: one steady step as a Chrome / Perfetto trace, or as a picture.
 #include <ostream>
 
+#include "sim/door/given_program.h"
 #include "sim/io/write_prediction.h"
 #include "sim/report/timeline_svg.h"
 #include "sim/units/text.h"
 #include "tools/cmd/flags.h"
-#include "tools/cmd/given_program.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {

@@ -79,6 +79,7 @@ inline constexpr std::array<const char*, 3> kProductKernels{"gemm", "conv", "con
 // In the order of kTiles.
 inline constexpr std::array<const char*, kTiles.size()> kTileNames{"256x128", "128x128", "256x64",
                                                                    "128x64", "64x64"};
+inline constexpr std::array<const char*, 3> kPassNames = kPasses.values;
 inline constexpr std::array<const char*, 3> kUnalignedNames{"8", "4", "2"};
 
 template <class V>
@@ -98,7 +99,7 @@ void fields(V& v, ProductCost& c) {
   v.required("tiles", AsNumbers<kTileNames>{c.tile}, "shares of the rate, by tile");
   v.required("unaligned", AsNumbers<kUnalignedNames>{c.unaligned},
              "shares of the rate where rows begin at multiples of so many bytes only");
-  v.required("passes", AsNumbers<kPasses.values>{c.pass.values}, "shares of the rate, by pass");
+  v.required("passes", AsNumbers<kPassNames>{c.pass.values}, "shares of the rate, by pass");
   v.field("conversion", c.conversion,
           "convolutions in NCHW: traffic of conversions, as a multiple of the activations");
   v.field("winograd", c.winograd, "3 x 3 at stride 1: so many times fewer operations");

@@ -1,19 +1,19 @@
-#include "tools/cmd/given_program.h"
+#include "sim/door/given_program.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "sim/cost/roofline.h"
+#include "sim/door/documents.h"
 #include "sim/io/program_file.h"
 #include "sim/predict/given_program.h"
 #include "sim/predict/lowered.h"
 #include "sim/systems/base/input.h"
 #include "sim/systems/base/record.h"
-#include "tools/cmd/documents.h"
-#include "tools/cmd/flags.h"
+#include "sim/units/convert.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::door {
 namespace {
 
 // What a plan says of how collectives are performed, and not of which there are.
@@ -41,16 +41,7 @@ std::string program_name(const std::string& file) {
 
 }  // namespace
 
-void add_program_flags(Command& c, QuestionFlags& f) {
-  c.add_option("--program", f.program,
-               "schedule from a file (ddpsim.program/1), instead of a workload and a plan: what "
-               "ddpsim show program --format json or tools/python/ddpsim_record_program.py wrote");
-  c.add_option("--compute-scale", f.compute_scale,
-               "with --program: its measured computation takes this many times as long (0.5: on a "
-               "device twice as fast); default 1");
-}
-
-void refuse_beside_program(const QuestionFlags& f, const std::vector<io::Setting>& settings) {
+void refuse_beside_program(const QuestionText& f, const std::vector<io::Setting>& settings) {
   if (f.program.empty()) {
     if (!f.compute_scale.empty())
       throw InputError{"--compute-scale " + f.compute_scale, "is of --program; name one"};
@@ -87,7 +78,7 @@ void refuse_beside_program(const QuestionFlags& f, const std::vector<io::Setting
   }
 }
 
-void give_program(const QuestionFlags& f, Asked& asked) {
+void give_program(const QuestionText& f, Asked& asked) {
   const std::string text = io::read_file(f.program);
   io::ProgramFile read = io::read_playable(io::parse_json(text, f.program), f.program,
                                            asked.hardware->device->profile.kind);
@@ -141,7 +132,7 @@ void give_program(const QuestionFlags& f, Asked& asked) {
   asked.program = std::move(given);
 }
 
-void check_given_program(const QuestionFlags& f, const Asked& asked) {
+void check_given_program(const QuestionText& f, const Asked& asked) {
   const Program& p = asked.program->program;
   if (auto problem = predict::check_program(p, asked.question(), asked.options.known))
     throw InputError{f.program + "#" + problem.path, problem.message};
@@ -183,11 +174,9 @@ ProgramSize size_of(const Program& p, const Profile& profile) {
     ProgramSize size;
     for (const Op& op : s.ops) {
       double counted = 1 + op.kernels + op.hooks;
-      size.seconds += static_cast<double>(op.duration.ps) / 1e12 +
-                      static_cast<double>(op.traffic) / bandwidth +
-                      counted * static_cast<double>(each.ps) / 1e12;
-      if (op.cost == Cost::Traverse)
-        size.seconds += tensors * static_cast<double>(profile.host.traverse.ps) / 1e12;
+      size.seconds += seconds(op.duration) + static_cast<double>(op.traffic) / bandwidth +
+                      counted * seconds(each);
+      if (op.cost == Cost::Traverse) size.seconds += tensors * seconds(profile.host.traverse);
       if (!is_collective(op.kind)) continue;
       size.bytes += static_cast<double>(op.bytes);
       size.collectives += 1;
@@ -221,4 +210,4 @@ std::string times_text(const GivenProgram& p) {
   return out;
 }
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::door

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/cmd/question.h"
+#include "sim/door/question.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::door {
 
 struct Placing {
   int ranks = 0;
@@ -28,6 +28,6 @@ struct PlacedHardware {
   int ranks = 0;
   std::vector<DeviceId> devices;
 };
-PlacedHardware load_placed_hardware(const Terminal& t, QuestionFlags flags);
+PlacedHardware load_placed_hardware(const Context& context, QuestionText flags);
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::door

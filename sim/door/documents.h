@@ -2,10 +2,10 @@
 // loader.cc and sweep.cc.
 #pragma once
 
+#include "sim/door/question.h"
 #include "sim/io/extends.h"
-#include "tools/cmd/question.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::door {
 
 using io::Json;
 
@@ -24,6 +24,9 @@ std::string default_profile(const io::Home& home, const std::string& named);
 std::uint64_t fnv1a(std::uint64_t h, const std::string& text);
 // The knobs of --plan: of a file, or a system by name.
 Json read_plan_flag(const std::string& plan);
+
+// A plan's knobs as values of --set.
+std::vector<std::string> sets_of(const io::Json& plan);
 
 // What a reader says of text in a document, for a flag, whose text has no quotes.
 inline std::string without_quotes(std::string what) {
@@ -97,4 +100,4 @@ class Settings {
   std::vector<io::Setting> list_;
 };
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::door

@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "tools/cmd/loader.h"
+#include "sim/door/loader.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::door {
 
 // Throws InputError that blames `file` where the simulated steps may last longer than ddpsim
 // counts. `longer`: than its Profile says.
 void check_horizon(const Asked& l, const std::string& file, double longer = 1);
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::door

@@ -2,16 +2,15 @@
 // one of them; a sweep is many, asked by several threads.
 #pragma once
 
-#include <iosfwd>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
 
-#include "tools/cmd/parts.h"
-#include "tools/cmd/question.h"
+#include "sim/door/parts.h"
+#include "sim/door/question.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::door {
 
 // What a question has besides the flags'; empty: nothing.
 struct Choice {
@@ -48,7 +47,7 @@ std::string shipped_scenario(const io::Home& home, const std::string& name);
 class Loader {
  public:
   // Throws InputError.
-  Loader(const Terminal& t, const QuestionFlags& flags);
+  Loader(Context context, const QuestionText& flags);
   // Throws InputError. May be called by several threads.
   Asked ask(const Choice& choice);
   // Whether the flags or the scenario hold a measured step. Throws InputError.
@@ -58,21 +57,20 @@ class Loader {
   bool takes_as_named();
   struct Read;
   Read read(const Choice& choice);
-  std::vector<std::string> own_knobs(const QuestionFlags& flags);
+  std::vector<std::string> own_knobs(const QuestionText& flags);
   std::shared_ptr<const Asked> measured_work();
   void scale_to_measured(Read& read, Asked& out);
   void place_on_hosts(Read& read, Asked& out);
-  io::Home home_;
+  Context context_;
   QuestionParts parts_;
-  QuestionFlags flags_;
+  QuestionText flags_;
   io::Json scenario_;
   std::string scenario_file_;
   std::string folder_;
   std::mutex lock_;
   bool names_system_ = false;  // --set does
   bool placed_ = false;        // what place_on_hosts() does was told
-  std::ostream& err_;
   std::shared_ptr<const Asked> measured_work_;
 };
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::door

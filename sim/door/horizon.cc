@@ -1,14 +1,15 @@
-#include "tools/cmd/horizon.h"
+#include "sim/door/horizon.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
+#include "sim/door/given_program.h"
 #include "sim/systems/base/settings.h"
+#include "sim/units/convert.h"
 #include "sim/units/number.h"
-#include "tools/cmd/given_program.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::door {
 namespace {
 
 // Seconds of all the steps that a prediction plays, each part at its slowest and nothing
@@ -25,25 +26,21 @@ double longest_seconds(const Asked& l) {
     for (const Range& r : p.compute.efficiency)
       peak = std::min(peak, p.compute.peak_flops[w.precision] * r.low);
     compute += (c.bytes_per_sample * w.batch + c.bytes_fixed) / bandwidth +
-               static_cast<double>(c.kernels) *
-                   static_cast<double>((p.memory.kernel + p.host.launch).ps) / 1e12;
+               static_cast<double>(c.kernels) * seconds(p.memory.kernel + p.host.launch);
     if (c.flops_per_sample > 0) compute += c.flops_per_sample * w.batch / peak;
   };
   for (const Layer& layer : w.layers) add(layer.forward), add(layer.backward);
-  compute += static_cast<double>((w.times.forward + w.times.backward).ps) / 1e12 * w.times.slow;
+  compute += seconds(w.times.forward + w.times.backward) * w.times.slow;
   if (w.times.host)
-    compute += static_cast<double>((w.times.host->forward + w.times.host->backward).ps) / 1e12 *
-               w.times.slow;
+    compute += seconds(w.times.host->forward + w.times.host->backward) * w.times.slow;
   auto tensors = static_cast<double>(w.tensors.size());
   auto gradients = static_cast<double>(w.gradient_bytes().count);
   double buffers = 0;
   for (const Tensor& b : w.buffers) buffers += static_cast<double>(b.bytes().count);
   // Optimizer and copies: at most 100 passes over the gradients.
-  double once =
-      static_cast<double>(w.times.optimizer.ps) / 1e12 * w.times.slow + 100 * gradients / bandwidth;
+  double once = seconds(w.times.optimizer) * w.times.slow + 100 * gradients / bandwidth;
   double overhead =
-      static_cast<double>((p.host.launch + p.host.hook + p.host.traverse + p.memory.kernel).ps) /
-      1e12 * 10 * tensors;
+      seconds(p.host.launch + p.host.hook + p.host.traverse + p.memory.kernel) * 10 * tensors;
   ProgramSize given;
   if (l.program) {
     given = size_of(l.program->program, p);
@@ -65,7 +62,7 @@ double longest_seconds(const Asked& l) {
     double latency = 0;
     for (const topology::Link& link : l.hardware->fabric->links()) {
       slowest = std::min(slowest, static_cast<double>(link.bandwidth.bits_per_s) / 8);
-      latency = std::max(latency, static_cast<double>(link.latency.ps) / 1e12 * 4);
+      latency = std::max(latency, seconds(link.latency) * 4);
     }
     double efficiency = 1;
     double start = 0;
@@ -76,10 +73,10 @@ double longest_seconds(const Asked& l) {
       efficiency = std::min(efficiency, t.efficiency.low);
       Duration slowest_step = t.occasions ? t.occasions->latency.high : t.latency;
       Duration slowest_core = t.occasions ? t.occasions->message_core.high : t.message_core;
-      latency = std::max(latency, static_cast<double>(slowest_step.ps) / 1e12);
-      start = std::max(start, static_cast<double>((t.launch + p.host.collective_launch).ps) / 1e12);
+      latency = std::max(latency, seconds(slowest_step));
+      start = std::max(start, seconds(t.launch + p.host.collective_launch));
       if (int cores = l.hardware->cluster.emulated_on_cores; cores > 0)
-        turns = std::max(turns, static_cast<double>(slowest_core.ps) / 1e12 / cores);
+        turns = std::max(turns, seconds(slowest_core) / cores);
       for (const Knot& k : t.knots) correction = std::max({correction, k.factor, 1 / k.factor});
     }
     if (p.reduction_bytes_per_s > 0) slowest = std::min(slowest, p.reduction_bytes_per_s);
@@ -109,4 +106,4 @@ void check_horizon(const Asked& l, const std::string& file, double longer) {
                                  seconds, kHorizonSeconds)};
 }
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::door

@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "tools/cmd/loader.h"
+#include "sim/door/loader.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::door {
 
 struct GivenProgram {
   Program program;
@@ -16,15 +16,13 @@ struct GivenProgram {
   std::string scaled;         // the value of --compute-scale; "" = 1
 };
 
-// --program and --compute-scale, of commands that can play one.
-void add_program_flags(Command& c, QuestionFlags& flags);
 // What says again what the file says. Throws InputError.
-void refuse_beside_program(const QuestionFlags& flags, const std::vector<io::Setting>& settings);
+void refuse_beside_program(const QuestionText& flags, const std::vector<io::Setting>& settings);
 // Makes the question one of the Program: its stand-in workload, backend, ranks and options. Throws
 // InputError. REQUIRES: flags.program; the hardware and the scenario are there.
-void give_program(const QuestionFlags& flags, Asked& asked);
+void give_program(const QuestionText& flags, Asked& asked);
 // Throws InputError where this cluster cannot play it. REQUIRES: predict::check found nothing.
-void check_given_program(const QuestionFlags& flags, const Asked& asked);
+void check_given_program(const QuestionText& flags, const Asked& asked);
 // Throws InputError where its steady step takes no time. REQUIRES: what check_given_program() and
 // size_of() say is in bounds.
 void check_period(const Asked& asked);
@@ -44,4 +42,4 @@ std::string plan_text(const GivenProgram& p);
 // Where its computation's times are from.
 std::string times_text(const GivenProgram& p);
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::door

@@ -1,23 +1,21 @@
-#include "tools/cmd/loader.h"
-
-#include <ostream>
+#include "sim/door/loader.h"
 
 #include <fmt/format.h>
 
 #include "sim/cost/roofline.h"
+#include "sim/door/given_program.h"
+#include "sim/door/horizon.h"
+#include "sim/door/placement.h"
 #include "sim/predict/measured_step.h"
 #include "sim/systems/base/record.h"
+#include "sim/units/convert.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
-#include "tools/cmd/describe.h"
-#include "tools/cmd/given_program.h"
-#include "tools/cmd/horizon.h"
-#include "tools/cmd/placement.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::door {
 namespace {
 
-constexpr double kMostBytes = 1e9;
+constexpr double kMostBytes = kBytesPerGB;
 // What a simulation keeps of one message that message_count() counts, as measured with 64 to 256
 // ranks; NCCL's are few.
 double bytes_of_message(const Asked& l) {
@@ -32,7 +30,7 @@ double bytes_of_message(const Asked& l) {
 }
 
 // The text of --measured-step, which it must be able to be.
-std::string parse_measured(const QuestionFlags& flags) {
+std::string parse_measured(const QuestionText& flags) {
   const std::string& text = flags.measured_step;
   std::string blame = "--measured-step " + text;
   if (!flags.samples_per_s.empty())
@@ -52,22 +50,21 @@ std::string shipped_scenario(const io::Home& home, const std::string& name) {
   return home.find("scenarios", name, "scenario");
 }
 
-Loader::Loader(const Terminal& t, const QuestionFlags& flags)
-    : home_(home_of(t)),
-      parts_(home_),
+Loader::Loader(Context context, const QuestionText& flags)
+    : context_(std::move(context)),
+      parts_(context_.home),
       flags_(flags),
       scenario_({{"schema", "ddpsim.scenario/1"}}),
-      scenario_file_("command line"),
-      err_(t.err) {
+      scenario_file_("command line") {
   if (flags.profiles.size() > 1)
     throw InputError{
         "--profile",
         "one profile at a time: all devices of a cluster are of one kind; give it once"};
   const Settings given(flags.sets);  // a bad one is blamed before a word that was its value
   names_system_ = given.at(io::Target::Scenario, "/plan/system") != nullptr;
-  flags_.program = shipped_scenario(home_, flags.program);
+  flags_.program = shipped_scenario(context_.home, flags.program);
   if (flags.scenario.empty()) return;
-  scenario_file_ = shipped_scenario(home_, flags.scenario);
+  scenario_file_ = shipped_scenario(context_.home, flags.scenario);
   if (flags.scenario.ends_with(".py"))
     throw InputError{
         flags.scenario,
@@ -116,7 +113,7 @@ bool Loader::takes_as_named() {
 
 // What the scenario says with the flags and a choice in it.
 struct Loader::Read {
-  QuestionFlags flags;
+  QuestionText flags;
   Settings settings;
   Named scenario;
   io::ScenarioFile parsed;
@@ -127,7 +124,7 @@ struct Loader::Read {
 
 // What the script behind a described workload gave its wrapper, as values of --set: it is part of
 // the question where no plan is named. Told once, taken or not.
-std::vector<std::string> Loader::own_knobs(const QuestionFlags& flags) {
+std::vector<std::string> Loader::own_knobs(const QuestionText& flags) {
   if (flags.workload.empty() || !flags.scenario.empty()) return {};
   const bool taken = flags.plan.empty() && !names_system_;
   const auto [named, fresh] = parts_.opened(flags);
@@ -137,16 +134,17 @@ std::vector<std::string> Loader::own_knobs(const QuestionFlags& flags) {
     return {};
   std::vector<std::string> knobs = sets_of(document.at(plan));
   if (fresh && !knobs.empty())
-    err_ << "ddpsim: " << printable(flags.workload) << ": knobs of its script's plan are "
-         << (taken ? "taken: " : "left out, since another plan is named: ")
-         << printable(fmt::format("{}", fmt::join(knobs, ", ")))
-         << (taken ? " (--set changes them)\n" : "\n");
+    context_.note(fmt::format("{}: knobs of its script's plan are {}{}{}",
+                              printable(flags.workload),
+                              taken ? "taken: " : "left out, since another plan is named: ",
+                              printable(fmt::format("{}", fmt::join(knobs, ", "))),
+                              taken ? " (--set changes them)" : ""));
   return taken ? knobs : std::vector<std::string>{};
 }
 
 Loader::Read Loader::read(const Choice& choice) {
   Read out{flags_, Settings({}), {scenario_, scenario_file_}, {}};
-  QuestionFlags& flags = out.flags;
+  QuestionText& flags = out.flags;
   if (!choice.workload.empty()) flags.workload = choice.workload;
   if (!choice.cluster.empty()) flags.cluster = choice.cluster;
   if (!choice.plan.empty()) flags.plan = choice.plan;
@@ -178,7 +176,7 @@ std::shared_ptr<const Asked> Loader::measured_work() {
   const Read read = this->read({});
   const PartSources from = read.sources(folder_);
   auto out = std::make_shared<Asked>();
-  out->workload = parts_.workload(from, read.parsed.workload);
+  out->workload = parts_.workload(from);
   out->hardware = parts_.hardware(from);
   out->scenario.plan = read.parsed.scenario.plan;
   out->scenario.ranks = 1;
@@ -195,7 +193,7 @@ std::shared_ptr<const Asked> Loader::measured_work() {
 }
 
 void Loader::scale_to_measured(Read& read, Asked& out) {
-  const QuestionFlags& flags = read.flags;
+  const QuestionText& flags = read.flags;
   std::optional<Duration> measured = read.parsed.measured_step;
   if (!measured && flags.samples_per_s.empty()) return;
   std::string blame = !flags.samples_per_s.empty()   ? "--samples-per-s " + flags.samples_per_s
@@ -209,10 +207,10 @@ void Loader::scale_to_measured(Read& read, Asked& out) {
                                 profile.name + "\""};
   predict::MeasuredWork work{of->workload->workload, of->scenario.plan.accumulation_steps};
   if (!flags.samples_per_s.empty()) {
-    constexpr double kMost = 1e12;
-    double rate = parse_positive("--samples-per-s", flags.samples_per_s, kMost);
+    constexpr double kMostRate = 1e12;
+    double rate = parse_positive("--samples-per-s", flags.samples_per_s, kMostRate);
     double samples = static_cast<double>(work.workload.batch) * work.micro_steps;
-    measured = Duration{std::max<std::int64_t>(ceil_ps(samples, rate / 1e12), 1)};
+    measured = Duration{std::max<std::int64_t>(ceil_ps(samples, per_ps(rate)), 1)};
     read.scenario.document["measured_step"] = std::to_string(measured->ps) + "ps";
   }
   if (predict::one_rank_step(predict::step_times(work.workload, profile, Level::Mid), 1).ps == 0)
@@ -240,8 +238,7 @@ void Loader::place_on_hosts(Read& read, Asked& out) {
   const Placing p = place_ranks(c, s.ranks, each, read.settings.sizes_cluster());
   if (!p.says.empty() && (!p.set.empty() || s.other_jobs.empty())) {
     std::lock_guard guard(lock_);
-    if (!std::exchange(placed_, true))
-      err_ << "ddpsim: " << printable(c.name) << ": " << p.says << "\n";
+    if (!std::exchange(placed_, true)) context_.note(printable(c.name) + ": " + p.says);
   }
   if (!p.set.empty()) {
     read.settings.add(io::parse_setting(p.set));
@@ -258,19 +255,19 @@ void Loader::place_on_hosts(Read& read, Asked& out) {
 Asked Loader::ask(const Choice& choice) {
   using io::Target;
   Read read = this->read(choice);
-  const QuestionFlags& flags = read.flags;
+  const QuestionText& flags = read.flags;
   const Settings& settings = read.settings;
   const io::ScenarioFile& parsed = read.parsed;
   const PartSources from = read.sources(folder_);
   Asked out;
-  if (flags.program.empty()) out.workload = parts_.workload(from, parsed.workload);
+  if (flags.program.empty()) out.workload = parts_.workload(from);
   out.hardware = parts_.hardware(from);
   out.scenario = parsed.scenario;
   if (!flags.program.empty()) give_program(flags, out);
   out.set = !settings.of(Target::Workload).empty();
   for (OtherJob& job : out.scenario.other_jobs) {
-    out.others.push_back(job.workload_name.empty() ? nullptr
-                                                   : parts_.workload(from, job.workload_name));
+    out.others.push_back(
+        job.workload_name.empty() ? nullptr : parts_.workload_of_job(from, job.workload_name));
     job.workload = out.others.back() ? out.others.back()->workload : out.workload->workload;
   }
   place_on_hosts(read, out);
@@ -324,22 +321,22 @@ Asked Loader::ask(const Choice& choice) {
       throw InputError{"--fidelity message",
                        fmt::format("about {:.0f} million messages to simulate, more than {:.0f}; "
                                    "use fewer ranks, or --fidelity collective",
-                                   messages / 1e6, kMost / 1e6)};
+                                   messages / kMillion, kMost / kMillion)};
     else if (double bytes = messages * bytes_of_message(out); bytes > kMostBytes)
       throw InputError{"--fidelity message",
                        fmt::format("its messages take about {:.1f} GB, more than {:.0f}; use fewer "
                                    "ranks, or --fidelity collective",
-                                   bytes / 1e9, kMostBytes / 1e9)};
+                                   bytes / kBytesPerGB, kMostBytes / kBytesPerGB)};
   }
   // Horovod's negotiation keeps 22 KB a tensor, as measured with 40,000 and 60,000.
   constexpr std::size_t kMostNegotiated = 44'000;
   if (!out.program && systems::record_of(out.scenario.plan.system).negotiates &&
       out.workload->workload.tensors.size() > kMostNegotiated)
-    throw InputError{
-        out.workload->file,
-        fmt::format("has {} tensors, and what Horovod's negotiation of more than {} "
-                    "takes is above {:.0f} GB; another --plan has no such limit",
-                    out.workload->workload.tensors.size(), kMostNegotiated, kMostBytes / 1e9)};
+    throw InputError{out.workload->file,
+                     fmt::format("has {} tensors, and what Horovod's negotiation of more than {} "
+                                 "takes is above {:.0f} GB; another --plan has no such limit",
+                                 out.workload->workload.tensors.size(), kMostNegotiated,
+                                 kMostBytes / kBytesPerGB)};
   check_horizon(out, scenario_file_);
   if (!out.program) scale_to_measured(read, out);
   if (out.program) check_period(out);
@@ -347,4 +344,4 @@ Asked Loader::ask(const Choice& choice) {
   return out;
 }
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::door

@@ -1,6 +1,6 @@
-#include "tools/cmd/parts.h"
+#include "sim/door/parts.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::door {
 namespace {
 
 // Clusters that a sweep keeps, so that its memory does not grow with its points: by their links,
@@ -30,7 +30,7 @@ Named PartSources::open(const io::Home& home, const char* noun, const char* home
   return open_document(home, home_folder, name(flag, in_file), noun, place);
 }
 
-std::pair<const Named&, bool> QuestionParts::open(const QuestionFlags& flags) {
+std::pair<const Named&, bool> QuestionParts::open(const QuestionText& flags) {
   auto it = opened_.find(flags.workload);
   const bool fresh = it == opened_.end();
   if (fresh)
@@ -43,15 +43,14 @@ std::pair<const Named&, bool> QuestionParts::open(const QuestionFlags& flags) {
   return {it->second, fresh};
 }
 
-std::pair<const Named&, bool> QuestionParts::opened(const QuestionFlags& flags) {
+std::pair<const Named&, bool> QuestionParts::opened(const QuestionText& flags) {
   std::lock_guard guard(lock_);
   return open(flags);
 }
 
 std::shared_ptr<const WorkloadPart> QuestionParts::workload(const PartSources& from,
-                                                            const std::string& in_file) {
+                                                            const std::string& in_file, bool own) {
   const Settings& settings = from.settings;
-  bool own = &in_file == &from.parsed.workload;  // not another job's, which the flags do not reach
   const std::string flag = own ? from.flags.workload : "";
   std::string key = from.name(flag, in_file) + "\n" +
                     (own ? settings.of(io::Target::Workload) + from.flags.layers : "other job");
@@ -108,7 +107,7 @@ std::shared_ptr<const ProfilePart> QuestionParts::profile(const PartSources& fro
 
 std::shared_ptr<const HardwarePart> QuestionParts::hardware(const PartSources& from) {
   using io::Target;
-  const QuestionFlags& flags = from.flags;
+  const QuestionText& flags = from.flags;
   const Settings& settings = from.settings;
   bool inline_cluster = flags.cluster.empty() && from.parsed.cluster_document.is_object();
   std::string flag = flags.profiles.empty() ? "" : flags.profiles[0];
@@ -165,4 +164,4 @@ std::shared_ptr<predict::KnownTimes> QuestionParts::times(
   return known;
 }
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::door

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "sim/door/documents.h"
+#include "sim/door/question.h"
 #include "sim/predict/known_times.h"
-#include "tools/cmd/documents.h"
-#include "tools/cmd/question.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::door {
 
 struct WorkloadPart {
   Workload workload;
@@ -39,7 +39,7 @@ struct HardwarePart {
 // Where the parts of one question come from, and whom to blame.
 struct PartSources {
   const Settings& settings;
-  const QuestionFlags& flags;  // with the choice's in them
+  const QuestionText& flags;  // with the choice's in them
   const io::ScenarioFile& parsed;
   const std::string& file;    // the scenario's
   const std::string& folder;  // the scenario's, with a "/": a path inside it is relative to it
@@ -54,17 +54,26 @@ struct PartSources {
 class QuestionParts {
  public:
   explicit QuestionParts(io::Home home) : home_(std::move(home)) {}
-  // `in_file`: of from.parsed, or another job's, which the flags do not reach.
-  std::shared_ptr<const WorkloadPart> workload(const PartSources& from, const std::string& in_file);
+  // The question's own, of the flags or of the scenario.
+  std::shared_ptr<const WorkloadPart> workload(const PartSources& from) {
+    return workload(from, from.parsed.workload, true);
+  }
+  // Another job's, by its name in the scenario: flags do not reach it.
+  std::shared_ptr<const WorkloadPart> workload_of_job(const PartSources& from,
+                                                      const std::string& name) {
+    return workload(from, name, false);
+  }
   std::shared_ptr<const HardwarePart> hardware(const PartSources& from);
   // REQUIRES: parts that this keeps.
   std::shared_ptr<predict::KnownTimes> times(const std::shared_ptr<const WorkloadPart>& workload,
                                              const std::shared_ptr<const ProfilePart>& device);
   // The document that --workload names, and whether this is the first to ask for it.
-  std::pair<const Named&, bool> opened(const QuestionFlags& flags);
+  std::pair<const Named&, bool> opened(const QuestionText& flags);
 
  private:
-  std::pair<const Named&, bool> open(const QuestionFlags& flags);  // REQUIRES: lock_ is held
+  std::shared_ptr<const WorkloadPart> workload(const PartSources& from, const std::string& in_file,
+                                               bool own);
+  std::pair<const Named&, bool> open(const QuestionText& flags);  // REQUIRES: lock_ is held
   std::shared_ptr<const ProfilePart> profile(const PartSources& from, const Cluster& cluster,
                                              const std::string& cluster_file);
   const io::Home home_;
@@ -81,4 +90,4 @@ class QuestionParts {
       std::make_shared<predict::SharedSearches>();
 };
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::door

@@ -1,14 +1,13 @@
-#include "tools/cmd/placement.h"
+#include "sim/door/placement.h"
 
-#include <ostream>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "sim/door/documents.h"
 #include "sim/units/text.h"
-#include "tools/cmd/documents.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::door {
 
 Placing place_ranks(const Cluster& c, int ranks, const std::string& gpus_per_host, bool sized) {
   Placing out{ranks, c.devices_per_host, "", ""};
@@ -38,16 +37,16 @@ std::vector<DeviceId> devices_of(const Placing& p, const Cluster& c) {
   return out;
 }
 
-PlacedHardware load_placed_hardware(const Terminal& t, QuestionFlags flags) {
+PlacedHardware load_placed_hardware(const Context& context, QuestionText flags) {
   const std::string each = std::exchange(flags.gpus_per_host, "");
   const int asked = flags.ranks.empty() ? 0 : parse_ranks(flags.ranks);
-  PlacedHardware out{load_hardware(t, flags), 0, {}};
+  PlacedHardware out{load_hardware(context, flags), 0, {}};
   const Cluster& c = out.hardware.cluster;
   const Placing p = place_ranks(c, asked, each, Settings(flags.sets).sizes_cluster());
-  if (!p.says.empty()) t.err << "ddpsim: " << printable(c.name) << ": " << p.says << "\n";
+  if (!p.says.empty()) context.note(printable(c.name) + ": " + p.says);
   if (!p.set.empty()) {
     flags.sets.push_back(p.set);
-    out.hardware = load_hardware(t, flags);
+    out.hardware = load_hardware(context, flags);
   }
   const std::string flag = "--ranks " + std::to_string(p.ranks);
   if (p.ranks < 2) throw InputError{flag, "a collective has at least two ranks"};
@@ -58,4 +57,4 @@ PlacedHardware load_placed_hardware(const Terminal& t, QuestionFlags flags) {
   return out;
 }
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::door
