@@ -111,9 +111,9 @@ std::vector<Original> originals() {
 
 // Near what it was: that gets past the readers.
 void nudge(Json& j, Random& random) {
-  static const std::vector<double> kFactors{0, -1, 1e-9, 1e-6, 1e-3, 0.1, 0.5, 0.999, 1.001,
-                                            2, 3,  7,    10,   64,   1e3, 1e6, 1e9};
-  double factor = random.pick(kFactors);
+  static const std::vector<double> factors{0, -1, 1e-9, 1e-6, 1e-3, 0.1, 0.5, 0.999, 1.001,
+                                           2, 3,  7,    10,   64,   1e3, 1e6, 1e9};
+  double factor = random.pick(factors);
   if (j.is_boolean())
     j = !j.get<bool>();
   else if (j.is_number_integer()) {
@@ -134,42 +134,42 @@ void nudge(Json& j, Random& random) {
 }
 
 void damage(Json& j, Random& random) {
-  static const std::vector<Json> kValues{nullptr,
-                                         Json::array(),
-                                         Json::object(),
-                                         -1,
-                                         0,
-                                         1,
-                                         2,
-                                         1e308,
-                                         -1e308,
-                                         1e-308,
-                                         4.9e-324,
-                                         "x",
-                                         "",
-                                         true,
-                                         false,
-                                         INT64_MAX,
-                                         INT64_MIN,
-                                         UINT64_MAX,
-                                         "0B",
-                                         "1ps",
-                                         "1B",
-                                         "1b/s",
-                                         "9999999999999999Gb/s",
-                                         "106751min",
-                                         0.5,
-                                         1 << 20,
-                                         "1000:1",
-                                         "\n",
-                                         "bf16",
-                                         "graph",
-                                         "described",
-                                         "fat_tree",
-                                         "torus",
-                                         "gloo",
-                                         "nccl",
-                                         "tcp"};
+  static const std::vector<Json> values{nullptr,
+                                        Json::array(),
+                                        Json::object(),
+                                        -1,
+                                        0,
+                                        1,
+                                        2,
+                                        1e308,
+                                        -1e308,
+                                        1e-308,
+                                        4.9e-324,
+                                        "x",
+                                        "",
+                                        true,
+                                        false,
+                                        INT64_MAX,
+                                        INT64_MIN,
+                                        UINT64_MAX,
+                                        "0B",
+                                        "1ps",
+                                        "1B",
+                                        "1b/s",
+                                        "9999999999999999Gb/s",
+                                        "106751min",
+                                        0.5,
+                                        1 << 20,
+                                        "1000:1",
+                                        "\n",
+                                        "bf16",
+                                        "graph",
+                                        "described",
+                                        "fat_tree",
+                                        "torus",
+                                        "gloo",
+                                        "nccl",
+                                        "tcp"};
   Json& place = somewhere(j, random);
   switch (random.below(8)) {
     case 0: {
@@ -190,7 +190,7 @@ void damage(Json& j, Random& random) {
         place.push_back(place[random.below(place.size())]);
       break;
     case 3:
-      place = random.pick(kValues);
+      place = random.pick(values);
       break;
     default:
       nudge(place, random);
@@ -268,9 +268,14 @@ std::string problem_of(const Case& c, const std::string& file, Shared& shared) {
   if (peak_memory() > memory && peak_memory() > kMostMemory * kSlower)
     return "took " + std::to_string(peak_memory()) + " bytes";
   if (o.code == 2) {
-    bool sentence =
-        o.err.starts_with("ddpsim: ") && o.err.find('\n') == o.err.size() - 1 && o.out.empty();
-    return sentence ? "" : "refused in no sentence: " + o.err;
+    if (!o.err.starts_with("ddpsim: ") || o.err.find('\n') != o.err.size() - 1)
+      return "refused in no sentence: " + o.err;
+    if (o.out.empty()) return "";
+    // The same as JSON, where the answer would have been.
+    const Json said = Json::parse(o.out, nullptr, false);
+    const bool same = said.is_object() && said.value("schema", "") == "ddpsim.error/1" &&
+                      has(o.err, said.value("message", "?"));
+    return same ? "" : "refused in other words: " + o.out;
   }
   ++shared.answered;
   Json answer = io::parse_json(o.out, "stdout");

@@ -181,6 +181,20 @@ TEST(Fields, HavePathsAsSettingsSayThem) {
   EXPECT_EQ(io::field_at(plan, {"slow_ranks", "3"})->kind, io::FieldKind::Number);
   EXPECT_EQ(io::field_at(plan, {"plan", "no_such_knob"}), nullptr);
 }
+TEST(Fields, AreSaidInWords) {
+  const auto words = [](const char* kind, const std::vector<std::string>& path) {
+    return io::in_words(*io::field_at(io::file_kind(kind)->fields(), path));
+  };
+  EXPECT_EQ(words("workload", {"batch"}), "whole number, 1 to 1,000,000");
+  EXPECT_EQ(words("workload", {"tensors"}), "list of sections");
+  EXPECT_EQ(words("workload", {"arrival"}), "list of whole numbers, 0 or more");
+  EXPECT_EQ(words("cluster", {"hosts"}), "whole number");
+  EXPECT_EQ(words("cluster", {"link", "latency"}), "time (\"5us\")");
+  EXPECT_EQ(words("scenario", {"slow_ranks"}), "numbers by name");
+  EXPECT_EQ(words("run", {"spans"}), "list of sections");
+  EXPECT_EQ(words("profile", {"compute", "clock_hz"}),
+            "number of Hz, 100,000,000 to 10,000,000,000");
+}
 
 }  // namespace
 }  // namespace ddpsim::test

@@ -309,59 +309,78 @@ std::vector<FieldPath> field_paths() {
   return out;
 }
 
-std::string in_words(const FieldRecord& f) {
-  auto number = [&](const char* what) {
-    std::string out = what;
-    if (!f.unit.empty()) out += fmt::format(" of {}", f.unit);
-    // Bounds of its type alone say nothing.
-    const bool most = f.most && *f.most < INT32_MAX;
-    const bool least = f.least && *f.least > INT32_MIN;
-    if (least && most) return out + fmt::format(", {:g} to {:g}", *f.least, *f.most);
-    if (least && f.above) return out + fmt::format(", above {:g}", *f.least);
-    if (least) return out + fmt::format(", {:g} or more", *f.least);
-    return out;
-  };
+namespace {
+
+// A bound as a person writes it: 1,000,000.
+std::string bound_text(double v) {
+  if (v != std::floor(v) || std::abs(v) >= 1e15) return fmt::format("{:g}", v);
+  std::string out = fmt::format("{:.0f}", v);
+  for (std::ptrdiff_t at = std::ssize(out) - 3; at > (v < 0 ? 1 : 0); at -= 3)
+    out.insert(static_cast<std::size_t>(at), ",");
+  return out;
+}
+std::string number_text(const FieldRecord& f, std::string what) {
+  if (!f.unit.empty()) what += " of " + f.unit;
+  // Bounds of its type alone say nothing.
+  const bool most = f.most && *f.most != INT32_MAX;
+  const bool least = f.least && *f.least != INT32_MIN;
+  if (least && most) return what + ", " + bound_text(*f.least) + " to " + bound_text(*f.most);
+  if (least && f.above) return what + ", above " + bound_text(*f.least);
+  if (least) return what + ", " + bound_text(*f.least) + " or more";
+  return what;
+}
+// `many`: "s" of several.
+std::string words_of_kind(const FieldRecord& f, const std::string& many) {
   switch (f.kind) {
     case FieldKind::Text:
-      return "text";
+      return "text" + many;
     case FieldKind::Truth:
       return "true or false";
     case FieldKind::Whole:
-      return number("whole number");
+      return number_text(f, "whole number" + many);
     case FieldKind::Number:
-      return number("number");
+      return number_text(f, "number" + many);
     case FieldKind::Count:
-      return number("number, or coefficients of 1, the sequence length and its square");
+      return "number" + many + ", or coefficients of 1, the sequence length and its square";
     case FieldKind::Length:
-      return "whole number, or \"sequence\"";
+      return "whole number" + many + ", or \"sequence\"";
     case FieldKind::Time:
-      return "time (\"5us\")";
+      return "time" + many + " (\"5us\")";
     case FieldKind::Size:
-      return "size (\"25MiB\")";
+      return "size" + many + " (\"25MiB\")";
     case FieldKind::Rate:
-      return "rate (\"100Gb/s\")";
+      return "rate" + many + " (\"100Gb/s\")";
     case FieldKind::Ratio:
-      return "ratio (\"2:1\")";
+      return "ratio" + many + " (\"2:1\")";
     case FieldKind::Release:
-      return "release (\"2.7\")";
+      return "release" + many + " (\"2.7\")";
     case FieldKind::Choice:
       return fmt::format("{}", fmt::join(f.choices, ", "));
     case FieldKind::Section:
-      return "section";
+      return "section" + many;
     case FieldKind::List:
     case FieldKind::Repeated:
-      return "list of " + in_words(f.fields.front()) + "s";
+      return "list" + many + " of " + words_of_kind(f.fields.front(), "s");
     case FieldKind::Named:
-      return in_words(f.fields.front()) + " by name";
+      return words_of_kind(f.fields.front(), "s") + " by name";
     case FieldKind::OneOf: {
-      std::string out;
-      for (const FieldRecord& one : f.fields) out += (out.empty() ? "" : ", or ") + in_words(one);
-      return out;
+      std::vector<std::string> ways;
+      for (const FieldRecord& one : f.fields)
+        if (const std::string way = words_of_kind(one, many);
+            std::find(ways.begin(), ways.end(), way) == ways.end())
+          ways.push_back(way);
+      return fmt::format("{}", fmt::join(ways, ", or "));
     }
     case FieldKind::Any:
       break;
   }
   return "anything";
+}
+
+}  // namespace
+
+std::string in_words(const FieldRecord& f) {
+  return words_of_kind(f, "");
 }
 
 }  // namespace ddpsim::io
