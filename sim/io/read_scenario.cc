@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <set>
 
 #include "sim/io/codecs.h"
 #include "sim/io/field_meant.h"

@@ -167,7 +167,10 @@ TEST(Fields, OfEachFileAreTold) {
 }
 TEST(Fields, HavePathsAsSettingsSayThem) {
   std::set<std::string> paths;
-  for (const io::FieldPath& p : io::field_paths()) paths.insert(p.path);
+  for (const io::FieldPath& p : io::field_paths()) {
+    paths.insert(p.path);
+    EXPECT_NE(io::file_kind(p.file), nullptr) << p.path;
+  }
   for (const char* path :
        {"ranks", "plan.bucket_cap_mb", "plan.stage3_prefetch_bucket_size", "slow_ranks",
         "other_jobs[].rank_order", "cluster.hosts", "cluster.inside.pcie.latency",

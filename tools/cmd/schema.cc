@@ -16,7 +16,7 @@ namespace {
 
 io::OrderedJson as_json(const io::FieldPath& p) {
   const io::FieldRecord& f = *p.field;
-  io::OrderedJson j{{"path", p.path}, {"type", io::in_words(f)}};
+  io::OrderedJson j{{"file", p.file}, {"path", p.path}, {"type", io::in_words(f)}};
   if (!f.unit.empty()) j["unit"] = f.unit;
   if (f.required) j["required"] = true;
   if (f.least) j[f.above ? "above" : "least"] = *f.least;

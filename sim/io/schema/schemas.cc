@@ -222,17 +222,17 @@ OrderedJson SchemaWriter::object(const std::vector<FieldRecord>& fields) {
 
 // Paths as `--set` takes them: a scenario's fields by themselves, the others after their file's
 // name.
-void add_paths(const std::vector<FieldRecord>& fields, const std::string& before,
+void add_paths(const char* file, const std::vector<FieldRecord>& fields, const std::string& before,
                std::vector<FieldPath>& out) {
   for (const FieldRecord& f : fields) {
     const std::string path = f.key.empty() ? before : before + (before.empty() ? "" : ".") + f.key;
-    if (!f.key.empty()) out.push_back({path, &f});
+    if (!f.key.empty()) out.push_back({file, path, &f});
     // A scenario's cluster has its own.
     if (before.empty() && f.key == "cluster") continue;
     const char* more = f.kind == FieldKind::List || f.kind == FieldKind::Repeated ? "[]"
                        : f.kind == FieldKind::Named                               ? ".*"
                                                                                   : "";
-    add_paths(f.fields, path + more, out);
+    add_paths(file, f.fields, path + more, out);
   }
 }
 
@@ -305,7 +305,7 @@ OrderedJson json_schema(const FileKind& kind) {
 std::vector<FieldPath> field_paths() {
   std::vector<FieldPath> out;
   for (const FileKind& k : file_kinds())
-    add_paths(k.fields(), std::string(k.name) == "scenario" ? "" : k.name, out);
+    add_paths(k.name, k.fields(), std::string(k.name) == "scenario" ? "" : k.name, out);
   return out;
 }
 

@@ -30,6 +30,7 @@ OrderedJson json_schema(const FileKind& kind);
 // A field by its path: "cluster.inside.pcie.latency", "plan.bucket_cap_mb". Elements of lists and
 // names that a file makes up are "[]" and "*".
 struct FieldPath {
+  const char* file;  // the kind of its file
   std::string path;
   const FieldRecord* field;
 };
